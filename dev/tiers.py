@@ -7,7 +7,7 @@ Every test runs in exactly one tier. Folders with a tier of their own are those 
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 from dev.tools import MARKS, SHELLCHECK, Tool, for_few
@@ -112,16 +112,17 @@ def _pytest(
     needs: tuple[Tool, ...] = (),
     parallel: bool = True,
     marks: str = "",
+    few: tuple[Tool, ...] = (),
 ) -> Step:
     argv = _python("pytest", _LONG, *words)
-    return Step(title, argv, needs, tests=True, parallel=parallel, marks=marks)
+    return Step(title, argv, needs, few, tests=True, parallel=parallel, marks=marks)
 
 
 def _marked(title: str, marks: str, mark: str, *words: str) -> Step:
     """The tests outside ``APART`` that these marks select; ``mark`` says what they need."""
     ignored = [f"--ignore={folder}" for folder in APART]
-    step = _pytest(title, "tests", *ignored, *words, needs=MARKS.get(mark, ()), marks=marks)
-    return replace(step, few=for_few(mark))
+    needs, few = MARKS.get(mark, ()), for_few(mark)
+    return _pytest(title, "tests", *ignored, *words, needs=needs, marks=marks, few=few)
 
 
 def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
@@ -212,7 +213,7 @@ def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
         Tier(
             "kubernetes",
             "what pods run, in real namespaces; what is rendered, by published schemas; kubectl",
-            (_pytest("kubernetes", "tests/kube", needs=MARKS["kube"]),),
+            (_pytest("kubernetes", "tests/kube", needs=MARKS["kube"], few=for_few("kube")),),
             waits=True,
         ),
         Tier(

@@ -27,7 +27,7 @@ from dev.tiers import (
     succeeded,
     table,
 )
-from dev.tools import MARKS, SHELLCHECK, SSH, SSHD, Tool, sentence
+from dev.tools import MARKS, SHELLCHECK, SSH, SSHD, SUPERUSER, Tool, sentence
 from toolkit.errors import ExitCode, ToolkitError, UsageError
 
 TIERS = table(("a.sh",))
@@ -107,6 +107,11 @@ def test_a_tier_uses_what_few_of_its_tests_need() -> None:
     assert uses["fleet"] == {*MARKS["sshd"], *MARKS["minisign"], *MARKS["sudo"]}
     assert uses["builds"] == {*MARKS["builds"], *MARKS["packagers"], *MARKS["uefi"]}
     assert uses["lint"] == {SHELLCHECK}
+
+
+def test_each_tool_that_a_mark_names_is_used_by_a_tier_that_is_installed_for() -> None:
+    used = {tool for tier in TIERS for tool in tier.uses}
+    assert {tool for tools in MARKS.values() for tool in tools} <= {*used, SUPERUSER}
 
 
 def test_tiers_are_chosen_by_name_and_keep_their_order() -> None:

@@ -100,8 +100,10 @@ def doctor(said: Said) -> ExitCode:
         aside: list[Foreign] = []
         outcomes = _examined(session, wants, aside)
         code = session.ended(outcomes, judged_code)
-        said.sick.update(_sick(outcomes))
-        said.texts.update(each.host for each in outcomes if each.value and each.value.text)
+        found = [each.value for each in outcomes if each.value]
+        said.sick.update(each.host for each in found if each.state == Impact.SICK)
+        said.beyond.update(each.host for each in found if not each.mendable)
+        said.texts.update(each.host for each in found if each.text)
         teller.of(outcomes, code)
     asked = ("nccl.log", "nccl.agrees") if said.text("nccl_log") else ()
     verbose = said.flag("verbose")
@@ -114,12 +116,6 @@ def _metrics() -> Metrics:
     from toolkit.report import prometheus  # noqa: PLC0415 only who wants them pays for it
 
     return prometheus
-
-
-def _sick(outcomes: list[Outcome[Judged]]) -> dict[str, bool]:
-    """The sick nodes, and whether a plan would mend anything of each."""
-    found = {each.host: each.value for each in outcomes if each.value}
-    return {host: each.mendable for host, each in found.items() if each.state == Impact.SICK}
 
 
 def _examined(session: Session, wants: Wants, aside: list[Foreign]) -> list[Outcome[Judged]]:
