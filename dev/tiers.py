@@ -177,12 +177,6 @@ def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
             disk=True,
         ),
         Tier(
-            "machine",
-            "nodes that boot: real GRUB, kernels, IOMMU groups and ACS registers under emulation",
-            (_marked("machine", "machine and not sshd", "machine", _OURS),),
-            disk=True,
-        ),
-        Tier(
             "vagrant",
             "vagrant up with a box of our own, and the suites against it",
             (
@@ -238,6 +232,13 @@ def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
             "the pages that we write, in a real browser",
             (_pytest("pages", "tests/pages", needs=MARKS["pages"]),),
             waits=True,
+        ),
+        Tier(
+            "machine",
+            "nodes that boot: real GRUB, kernels, IOMMU groups and ACS registers under emulation",
+            (_marked("machine", "machine and not sshd", "machine", _OURS),),
+            disk=True,
+            waits=True,  # for boots; its guests and what builds compile fill each other's gaps
         ),
         Tier(
             "suites",
