@@ -137,7 +137,8 @@ def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
         Step("shellcheck", ("shellcheck", "--external-sources", *scripts), (SHELLCHECK,)),
     )
     return (
-        Tier("lint", "style, types and shell", style, first=True, together=True),
+        # Beside the tests: of its steps mypy takes longest by far, and one processor.
+        Tier("lint", "style, types and shell", style, first=True, together=True, waits=True),
         Tier(
             "unit",
             "parts, and simulated nodes",
