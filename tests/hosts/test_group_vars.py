@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.invoked import gdr
 from toolkit.errors import InventoryError
 from toolkit.hosts.ansible_files import listed
 from toolkit.hosts.host import Host
@@ -128,9 +129,10 @@ def test_a_folder_is_the_sum_of_its_files(tmp_path: Path) -> None:
     assert found.hosts["n1"] == Host("n1", user="ops", port=1, groups=("gpu",))
 
 
-def test_a_folder_without_an_inventory_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InventoryError, match="no inventory in it"):
-        read_inventory(tmp_path)
+@pytest.mark.parametrize("files", [{}, {"hosts": "[gpu]\n"}, {"hosts.yml": "all:\n"}])
+def test_one_that_names_nobody_is_refused(files: dict[str, str], tmp_path: Path) -> None:
+    with pytest.raises(InventoryError, match="names no host"):
+        read_inventory(laid(tmp_path, files))
 
 
 @pytest.mark.parametrize(
@@ -170,3 +172,21 @@ def test_a_file_that_may_be_run_and_is_no_program_is_read(tmp_path: Path) -> Non
     source = laid(tmp_path, {"hosts": "n1\n"}) / "hosts"
     source.chmod(0o777)
     assert set(read_inventory(source).hosts) == {"n1"}
+
+
+def test_the_table_shows_each_way_and_whom_nobody_reaches(tmp_path: Path) -> None:
+    laid(tmp_path, {
+        "hosts": "[gpu]\nn1\nn2 ansible_connection=docker\n",
+        "group_vars/gpu": "ansible_ssh_common_args: -J op@gate\n",
+    })  # fmt: skip
+    told = gdr("hosts", "--inventory", str(tmp_path / "hosts"), "--hosts", "@gpu", state=tmp_path)
+    assert told.stdout.splitlines()[0].split() == [
+        "name",
+        "address",
+        "user",
+        "port",
+        "jump",
+        "groups",
+    ]
+    assert told.stdout.count("op@gate") == 2
+    assert "n2 is reached by ansible_connection=docker, and we have SSH alone" in told.stdout

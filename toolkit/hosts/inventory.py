@@ -56,11 +56,11 @@ def read_inventory(source: Path) -> Inventory:
     for file in sources(source) if source.is_dir() else (source,):
         for name, read in _groups(file).items():
             _merge(groups.setdefault(name, Group()), read)
-    if source.is_dir() and not groups:
-        raise InventoryError(f"{source}: no inventory in it", hint="name a file")
+    hosts = dict.fromkeys(host for group in groups.values() for host in group.hosts)
+    if not hosts:
+        raise InventoryError(f"{source}: names no host", hint="name an inventory that has some")
     beside = source if source.is_dir() else source.parent
     of_groups = _beside(beside / "group_vars", ["all", "ungrouped", *groups])
-    hosts = dict.fromkeys(host for group in groups.values() for host in group.hosts)
     return gather(groups, str(source), of_groups, _beside(beside / "host_vars", hosts))
 
 
