@@ -13,6 +13,7 @@ import yaml
 from toolkit.errors import InventoryError, UsageError
 from toolkit.hosts.ansible import Group, VariableValue, gather, host_names
 from toolkit.hosts.ansible_files import VAULT, ask_ansible, sources, vars_files
+from toolkit.hosts.clustershell import is_clustershell, read_clustershell
 from toolkit.hosts.host import MOST, NOTHING, Host, Inventory, select
 from toolkit.untrusted import Unreadable, read_file, read_yaml_nodes
 
@@ -50,8 +51,11 @@ def read_inventory(source: Path) -> Inventory:
 
     :param source: a file, INI or YAML by its suffix or else by its looks, or a folder of such
         files. A program, and the configuration of a plugin, is asked for by ansible-inventory.
+        Or ClusterShell's groups.conf.
     :raises InventoryError: it cannot be read, with file and line.
     """
+    if not source.is_dir() and is_clustershell(source, _text(source)):
+        return read_clustershell(source)
     groups: dict[str, Group] = {}
     for file in sources(source) if source.is_dir() else (source,):
         for name, read in _groups(file).items():
