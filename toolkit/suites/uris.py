@@ -35,7 +35,8 @@ OPTIONS = ("connection", "sudo_user", *_SAID, *_REFUSED)
 
 
 _UNPACKED = (
-    'for tool in base64 gzip; do command -v $tool >/dev/null || { echo "no $tool" >&2; exit 127; }; '
+    "for tool in base64 gzip; do command -v $tool >/dev/null ||"
+    ' { echo "no $tool" >&2; exit 127; }; '
     "done; echo %s | base64 -d | gzip -dc | sh -s"
 )
 
