@@ -225,6 +225,8 @@ def _host(name: str, values: dict[str, VariableValue], groups: tuple[str, ...]) 
 def _no_way(found: dict[str, str]) -> str:
     """Why we cannot reach it as it says; "" where we can. Root is become by sudo alone."""
     plain = {key: each.removeprefix("ansible.builtin.") for key, each in found.items()}
+    if plain["connection"] == "local":
+        return "this very machine by ansible_connection=local, which --transport local judges"
     if plain["connection"] not in _BY_SSH:
         return f"reached by ansible_connection={found['connection']}, and we have SSH alone"
     if plain["user"] == "root":
