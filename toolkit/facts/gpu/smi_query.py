@@ -149,6 +149,31 @@ def _mib(value: str) -> int:
     return int(found[1]) if found else 0
 
 
+_SECTION = re.compile(
+    r"^[ \t]*(FB|BAR1) Memory Usage[ \t]*\n(?:[ \t]+(?:Reserved|Used|Free)\b.*\n)*"
+    r"[ \t]+Total[ \t]*: *(\d{1,9}) Mi?B",
+    re.MULTILINE,
+)
+
+
+def parse_bar1_alone(text: str) -> tuple[tuple[int, int], ...]:
+    """MiB of BAR1, and of memory where that stands before it, of what grep has left of an answer.
+
+    :returns: nothing where the text names its GPUs, and is read as a whole answer.
+    """
+    if re.search(r"^GPU [0-9a-fA-F]{4,8}:|^Driver Version", text, re.MULTILINE):
+        return ()
+    found: list[tuple[int, int]] = []
+    memory = 0
+    for name, size in _SECTION.findall(text):
+        if name == "FB":
+            memory = int(size)
+        else:
+            found.append((int(size), memory))
+            memory = 0
+    return tuple(found)
+
+
 def parse_smi_csv(text: str) -> SmiReport:
     """Read ``nvidia-smi --query-gpu=FIELDS --format=csv``, with the header that names the fields.
 
