@@ -216,6 +216,21 @@ def test_a_device_plugin_that_has_nothing_to_offer_says_so_in_each_of_its_words(
         assert status(CHECK, text) is (UNKNOWN if some or late else FAIL), text
 
 
+def test_what_stands_first_in_the_chain_is_told_first_and_the_rest_beside_it() -> None:
+    draw = Random(84)  # noqa: S311 # drawn again the same
+    log = (
+        "$ kubectl logs x\n2026/11/28 09:01:02 no devices in device pool, creating empty resource "
+    )
+    node = node_offers(draw, {"rdma/hca": (63, 0)})
+    text = f"{log}server for hca\n$ kubectl describe node gpu1\n{node}"
+    text += "$ kubectl get pods\nNAME READY STATUS RESTARTS AGE\nmofed-x-ds-7 0/1 Error 3 1h\n"
+    finding = CHECKS[CHECK](Node(read(text)), Want()).finding
+    assert "the pod of the DOCA driver is not up" in finding.found
+    plugin, offered = finding.details
+    assert plugin == "the device plugin offers none of hca"
+    assert "0 of 63 rdma/hca allocatable" in offered
+
+
 @pytest.mark.parametrize(
     "line",
     [

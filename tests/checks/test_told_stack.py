@@ -181,6 +181,13 @@ def test_firmware_of_one_board_that_differs_is_told_by_mlxfwmanager() -> None:
         assert versions[0] in found("rdma.firmware", text), text
 
 
+@pytest.mark.parametrize(("second", "want"), [("28.39.1002", UNKNOWN), ("28.39.3560", FAIL)])
+def test_firmware_is_told_beside_a_list_of_ports_that_has_none(second: str, want: Status) -> None:
+    up = "link mlx5_0/1 state ACTIVE physical_state LINK_UP netdev eth0 \n"
+    cards = managed(Random(1), ["28.39.1002", second])  # noqa: S311 # drawn again the same
+    assert status("rdma.firmware", f"$ rdma link\n{up}$ mlxfwmanager\n{cards}") is want
+
+
 def test_mlxfwmanager_that_finds_no_device_says_why() -> None:
     text = "# mlxfwmanager\n-E- No devices found or specified, mst might be stopped\n"
     assert "mst might be stopped" in found("rdma.firmware", text)
@@ -201,6 +208,12 @@ def sections(draw: Random, gpus: list[tuple[int, int]], *, memory: bool) -> str:
     ]
     prompt = draw.choice(("", "$ nvidia-smi -q | grep -A3 -i 'memory usage'\n"))
     return prompt + draw.choice(("", "--\n")).join(parts)
+
+
+def test_bar1_beside_a_bare_list_of_the_bus_is_judged_all_the_same() -> None:
+    bus = "1b:00.0 3D controller [0302]: NVIDIA Corporation GH100 [H100 80GB] [10de:2330]\n"
+    small = "$ nvidia-smi -q | grep -A3 BAR1\n    BAR1 Memory Usage\n        Total   : 256 MiB\n"
+    assert status("pcie.bar1", f"$ lspci -nn\n{bus}{small}") is FAIL
 
 
 def test_bar1_that_is_small_is_told_of_sections_alone_and_none_passes_by_them() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from toolkit.checks.check import Finding, Status, failed, unknown
@@ -16,14 +17,13 @@ _SHARE = "rdma system set netns shared, before any container starts; else rdma d
 
 def containers_told(node: Node) -> Finding | None:
     """Of one container, of pods, of a node's resources, of a plugin; None where none is told of."""
-    found = [
-        each
-        for look in (_inspected, _pods, _offers, _plugin, _namespaces)
-        if (each := look(node)) is not None
-    ]
-    ill = next((each for each in found if each.status is Status.FAIL), None)
-    if ill is not None or not found:
-        return ill
+    looks = (_pods, _plugin, _offers, _inspected, _namespaces)  # each rests on those before it
+    found = [each for look in looks if (each := look(node)) is not None]
+    ill = [each for each in found if each.status is Status.FAIL]
+    if ill:
+        return replace(ill[0], details=(*ill[0].details, *(each.found for each in ill[1:])))
+    if not found:
+        return None
     return unknown("; ".join(each.found for each in found), hint=found[0].hint)
 
 
@@ -44,7 +44,7 @@ def _pods(node: Node) -> Finding | None:
             expected="each Running, all of its containers ready",
             hint=f"kubectl logs {first.name} --all-containers --previous, in its namespace; "
             "kubectl describe pod; what waits for it comes up behind it",
-            details=tuple(each.words for each in ours if not each.well),
+            details=tuple(each.words for each in ours if not each.well and each is not first),
         )
     if not ours:
         told = (
@@ -65,10 +65,12 @@ def _offers(node: Node) -> Finding | None:
     if short:
         first = short[0]
         return failed(
-            f"{first.allocatable} of {first.capacity} {first.resource} allocatable",
+            f"{first.node}: {first.allocatable} of {first.capacity} {first.resource} allocatable",
             expected="as many as the node has",
             hint="kubectl logs of that resource's device plugin there; it calls them unhealthy",
-            details=tuple(f"{e.node}: {e.allocatable} of {e.capacity} {e.resource}" for e in short),
+            details=tuple(
+                f"{e.node}: {e.allocatable} of {e.capacity} {e.resource}" for e in short[1:]
+            ),
         )
     gone = [each.resource for each in node.offered if not each.capacity]
     if gone:
@@ -129,7 +131,7 @@ def _asked(asked: tuple[Asked, ...]) -> Finding:
             expected="the devices of RDMA that it asks for, and memory that it may lock",
             hint="a device plugin's resource and IPC_LOCK for a pod; --device /dev/infiniband "
             "--ulimit memlock=-1 (or --cap-add IPC_LOCK) for a container",
-            details=tuple(f"{name}: {why}" for name, why in ill.items()),
+            details=tuple(f"{name}: {why}" for name, why in [*ill.items()][1:]),
         )
     told = "; ".join(f"{each.name}: {_words(each)}" for each in asked)
     return unknown(told, hint="in it: ulimit -l, ls /dev/infiniband, ibv_devinfo")

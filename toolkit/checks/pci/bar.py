@@ -36,7 +36,8 @@ def bar1(node: Node, want: Want) -> Finding:
     not told, the largest size that its Resizable BAR offers stands for it.
     """
     tree = _of_tree(node)
-    if tree is None and (alone := node.bar1_alone):
+    untold = tree is None or not all(tree.values())
+    if untold and not node.probed and (alone := node.bar1_alone):
         return _alone(alone)
     sizes = node.bar1_sizes if tree is None else tree
     if not sizes or not all(sizes.values()):
