@@ -193,6 +193,7 @@ def plugin_log(draw: Random, *, some: bool, late: bool = False) -> str:
         "gpu": [
             "Starting FS watcher.",
             *(["Registered device plugin for 'nvidia.com/gpu' with Kubelet"] if some else [
+                "Failed to initialize NVML: could not load NVML library",
                 "If this is a GPU node, did you configure the NVIDIA Container Toolkit?",
                 "No devices found. Waiting indefinitely."]),
         ],

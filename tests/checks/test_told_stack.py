@@ -50,7 +50,7 @@ def test_registers_of_acs_are_counted_by_what_they_redirect_and_judge_no_path_al
         text = quoted(draw, text)
         assert set(read(text).frames) == {"setpci-said"}, text
         assert status("acs.redirect", text) is UNKNOWN, text
-        assert f"{redirecting} of 3 ACS control registers redirect" in found(
+        assert f"redirected by {redirecting} of 3 ACS control registers" in found(
             "acs.redirect", text
         ), text
 
@@ -82,8 +82,15 @@ def test_registers_beside_a_tree_judge_the_bridges_between_a_gpu_and_its_hca(
         assert status("acs.redirect", f"$ lspci -v -nn -D\n{TREE}{LOOP}{one}\n") is UNKNOWN
 
 
+def test_what_setpci_wrote_is_not_what_it_read() -> None:
+    wrote = "0000:03:00.0 (ecap 000d @148) @14e 0000\n"
+    text = f"# setpci -v -s 03:00.0 ECAP_ACS+6.w=0000\n{wrote}"
+    assert set(read(text).frames) == {"setpci-said"}
+    assert "did not write it" in found("acs.redirect", text)
+
+
 def test_registers_of_which_nobody_says_what_they_are_tell_nothing() -> None:
-    assert "which register" in found("acs.redirect", "03:00.0 2910\n04:00.0 2910\n")
+    assert "is not told" in found("acs.redirect", "03:00.0 2910\n04:00.0 2910\n")
 
 
 # iproute2 rdma/sys.c, sys_show_parse_cb, of 5.1 to 7.1: one line, or two, or JSON.

@@ -223,7 +223,7 @@ KINDS = (
          r"|exposing \"\d+\" devices|device plugin endpoint (?:at|started)|New resource server is "
          r"created for \S+ ResourcePool|No devices found\. Waiting indefinitely"
          r"|Registered device plugin for '|' device marked unhealthy: |XidCriticalError: Xid="
-         r"|If this is a GPU node, did you )"),
+         r"|(?:\]|\d) Failed to initialize NVML: |If this is a GPU node, did you )"),
     Kind("container-inspect", "container-inspect",
          r"(?:docker|podman|nerdctl) (?:container )?inspect\b",
          r"\A\s*\[\s*\{[\s\S]*^[ \t]*\"HostConfig\": \{", ""),

@@ -93,7 +93,8 @@ _PLUGIN = re.compile(
     r"|no Rdma Devices were found for resource (?P<none>[\w.-]+)"
     r"|New resource server is created for (?P<made>[\w.-]+) ResourcePool"
     r"|Registered device plugin for '(?P<registered>[^']+)'"
-    r"|(?P<bare>No devices found\. Waiting indefinitely|If this is a GPU node, did you )"
+    r"|(?P<bare>No devices found\. Waiting indefinitely|Failed to initialize NVML: "
+    r"|If this is a GPU node, did you )"
     r"|' device marked unhealthy: (?P<ill>[\w-]+)|Xid=(?P<xid>\d+) on Device=(?P<device>[\w-]+)"
 )
 

@@ -65,7 +65,8 @@ def _offers(node: Node) -> Finding | None:
     if short:
         first = short[0]
         return failed(
-            f"{first.node}: {first.allocatable} of {first.capacity} {first.resource} allocatable",
+            f"{first.node or 'a node'}: {first.allocatable} of {first.capacity} {first.resource} "
+            "allocatable",
             expected="as many as the node has",
             hint="kubectl logs of that resource's device plugin there; it calls them unhealthy",
             details=tuple(

@@ -208,7 +208,9 @@ def _said(node: Node) -> Options:
 
 def _by_values(live: Mapping[str, str], asked: int) -> Finding:
     """Of loose files: the values that count, and whether any line of modprobe.d was given."""
-    told = ", ".join(f"{key} {live[key] or 'empty'}" for key in _OF_INTEREST if key in live)
+    told = ", ".join(
+        f"{key} {live[key].rstrip(';') or 'empty'}" for key in _OF_INTEREST if key in live
+    )
     more = f"{asked} configured, live as far as told" if asked else "what modprobe.d says is not"
     return unknown(
         f"{told or 'none of the values that count'}; {more}",

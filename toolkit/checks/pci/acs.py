@@ -97,8 +97,9 @@ def _by_setpci(node: Node) -> Finding:
     read = [(at or "a bridge", each) for at, each in node.acs_said if each is not None]
     told = ", ".join(f"{at} {each.control:04x}" for at, each in read if each.redirects)
     redirecting = sum(bool(each.redirects) for _, each in read)
+    registers = counted(len(read), "ACS control register")
     return unknown(
-        f"{redirecting} of {counted(len(read), 'ACS control register')} redirect peer traffic"
+        f"peer traffic is redirected by {redirecting} of {registers}"
         f"{f' ({told})' if told else ''}; whether a GPU reaches its HCA by them is not told",
         hint="lspci -tv -nn beside it tells which bridges are between; lspci -vvv as root, both",
     )

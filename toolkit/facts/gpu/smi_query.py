@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from toolkit.errors import Unparsable
+from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.gpu.driver import is_error, normal_address
 from toolkit.facts.gpu.smi_forms import Blocks, is_xml, table_blocks, xml_blocks
 from toolkit.facts.gpu.smi_health import SmiHealth, smi_health
@@ -60,6 +60,7 @@ class SmiReport:
 def parse_smi_query(text: str) -> SmiReport:
     """Read ``nvidia-smi -q``, whole or cut down to some of its sections, or with -x.
 
+    :raises NoEvidence: of sections that grep has left alone, whose GPU is not named.
     :raises Unparsable: where it names no driver or no GPU, or fewer GPUs than are attached.
     """
     return _report(text, xml_blocks(text) if is_xml(text) else _blocks(text))
@@ -76,6 +77,9 @@ def parse_smi_table(text: str) -> SmiReport:
 def _report(text: str, told: Blocks) -> SmiReport:
     head, blocks = told
     driver = head.get(("Driver Version",), "")
+    if (not driver or not blocks) and parse_bar1_alone(text):
+        why = "nvidia-smi -q: sections on memory alone: of which GPUs is not told"
+        raise NoEvidence(why, hint="nvidia-smi -q, whole")
     if not driver or not blocks:
         raise Unparsable("nvidia-smi -q", text.strip().split("\n")[0])
     attached = head.get(("Attached GPUs",), "")

@@ -1,21 +1,21 @@
 """ACS control registers as ``setpci -s BRIDGE ECAP_ACS+6.w`` prints them.
 
-Source, as read: pciutils setpci.c, exec_op: four digits a register, with -v its place before them;
-what has no such capability, or whose capabilities only root may read, is an error. Loops print the
-address before it.
+Source, as read: pciutils setpci.c, exec_op: four digits a register; with -v its place stands before
+them and, where they were read and not written, a sign of equality. What has no such capability, or
+whose capabilities only root may read, is an error. Loops print the address before it.
 """
 
 from __future__ import annotations
 
 import re
 
-from toolkit.errors import NoEvidence, Unparsable
+from toolkit.errors import NoEvidence
 from toolkit.facts.gpu.driver import normal_address
 from toolkit.facts.pci.config_space import Acs, AcsRegisters
 
 _AT = r"((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
 _TOLD = re.compile(
-    rf"^[ \t]*{_AT}[ :]*(\(ecap 000d @(\w+)\) @(\w+)|E?CAP_?ACS\S*)?[ :=]+([0-9a-f]{{4}})[ \t]*$",
+    rf"^[ \t]*{_AT}[ :]*(\(ecap 000d @(\w+)\) @(\w+) =|E?CAP_?ACS\S*)?[ :=]+([0-9a-f]{{4}})[ \t]*$",
     re.MULTILINE,
 )
 _BARE = re.compile(r"^([0-9a-f]{4})[ \t]*$", re.MULTILINE)
@@ -32,7 +32,7 @@ def parse_setpci(text: str, typed: str = "") -> tuple[tuple[str, AcsRegisters | 
     """Registers with the bridge of each, "" where that is not told; None for no capability.
 
     :param typed: the commands, which say what was asked where lines do not.
-    :raises NoEvidence: where it is not told that they are ACS control registers.
+    :raises NoEvidence: where none is told to be an ACS control register that was read.
     """
     asked = bool(_CONTROL.search(typed) or _CONTROL.search(text))
     found = [
@@ -42,16 +42,12 @@ def parse_setpci(text: str, typed: str = "") -> tuple[tuple[str, AcsRegisters | 
     names = _ASKED.findall(typed)
     found += zip(names if len(names) == len(bare) else [""] * len(bare), bare, strict=True)
     read = [(at, int(value, 16)) for at, value in found if int(value, 16) != _SILENT]
+    if not read and _NONE.search(text):
+        why = "setpci finds no ACS capability: there is none, or it was not run as root"
+        raise NoEvidence(why, hint="sudo setpci; or sudo lspci -vvv")
     if not read:
-        if _TOLD.search(text) or _BARE.search(text):
-            raise NoEvidence(
-                "setpci: which register it printed is not told",
-                hint="lspci -vvv as root; or setpci -v -s BRIDGE ECAP_ACS+6.w, its command with it",
-            )
-        if _NONE.search(text):
-            why = "setpci finds no ACS capability: there is none, or it was not run as root"
-            raise NoEvidence(why, hint="sudo setpci; or sudo lspci -vvv")
-        raise Unparsable("setpci", text.strip().split("\n")[0])
+        why = "setpci: that it read an ACS control register, and did not write it, is not told"
+        raise NoEvidence(why, hint="lspci -vvv as root; or setpci -v -s BRIDGE ECAP_ACS+6.w")
     told = [(_named(at), AcsRegisters(Acs(0), Acs(value & 0x7F))) for at, value in read]
     # Who may read one such capability may read all.
     return (*told, *((_named(at), None) for at in _NONE.findall(text)))
