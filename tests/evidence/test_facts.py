@@ -95,7 +95,8 @@ NOTHING: dict[str, object] = {
          "has_log", "has_nvlinks", "has_rdma", "is_guest", "knows_cmdline", "knows_cpu",
          "knows_images", "knows_pci", "knows_state", "no_driver", "nodes_listed", "openibd_given",
          "peermem_changed", "probed",
-         "role_told", "tells_rdma"),
+         "role_told", "tells_containers",
+         "tells_rdma"),
         False,
     ),
     **dict.fromkeys(

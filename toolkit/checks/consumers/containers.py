@@ -11,7 +11,6 @@ from toolkit.checks.check import (
     not_applicable,
     passed,
 )
-from toolkit.checks.consumers.pasted_pods import containers_told
 from toolkit.facts.gpu.driver import Flavor
 from toolkit.facts.nccl.daemons import SCHEDULERS
 from toolkit.facts.node.node import Node
@@ -35,7 +34,7 @@ def rdma_devices(node: Node, want: Want) -> Finding:
     or pod that was inspected it is asked what that was given; of kubectl's lists and of device
     plugins' logs, whether what gives containers their devices is up and offers some.
     """
-    if told := containers_told(node):
+    if node.tells_containers and (told := _told(node)):
         return told
     here = node.containers
     if not here.runtimes:
@@ -62,6 +61,12 @@ def rdma_devices(node: Node, want: Want) -> Finding:
             details=tuple(details),
         )
     return passed(f"{', '.join(here.runtimes)}: {len(uverbs)} uverbs", details=tuple(details))
+
+
+def _told(node: Node) -> Finding | None:
+    from toolkit.checks.consumers.pasted_pods import containers_told  # noqa: PLC0415 few texts tell of them
+
+    return containers_told(node)
 
 
 @check(
