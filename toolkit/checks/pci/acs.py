@@ -75,7 +75,6 @@ def redirect(node: Node, want: Want) -> Finding:
         elif registers.control & Acs.UPSTREAM_FORWARDING:
             forwarding.append(f"{bridge.address}: UpstreamFwd alone, which redirects nothing")
     if told:
-        addresses = tuple(address for address, _ in told)
         return failed(
             f"{len(told)} of {len(bridges)} bridges on GPU-HCA paths redirect",
             expected="ReqRedir, CmpltRedir and EgressCtrl clear on each",
@@ -84,7 +83,7 @@ def redirect(node: Node, want: Want) -> Finding:
             f"{_SETPCI}",
             details=(
                 *(f"{address}: {bits}" for address, bits in told),
-                f'named by "{disable_acs_redir(addresses)}"',
+                f'named by "{disable_acs_redir(tuple(dict(told)))}"',
             ),
         )
     return passed(
