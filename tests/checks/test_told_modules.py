@@ -164,6 +164,11 @@ def test_what_openibd_could_not_do_fails_and_what_it_did_passes_no_boot() -> Non
 # systemd src/systemctl/systemctl-show.c, show_one; src/shared/bus-wait-for-jobs.c.
 MISSING = "Unit nvidia-fabricmanager.service could not be found.\n"
 SWITCH = "07:00.0 Bridge [0680]: NVIDIA Corporation GH100 [H100 NVSwitch] [10de:22a3] (rev a1)\n"
+FABRIC = (
+    "$ nvidia-smi -q\n\n==============NVSMI LOG==============\n\nDriver Version    : 570.86.15\n"
+    "Attached GPUs     : 1\nGPU 00000000:1B:00.0\n    Product Name   : NVIDIA H100 80GB HBM3\n"
+    "    Fabric\n        State      : {}\n        Status     : {}\n    Processes      : None\n"
+)
 NO_SWITCH = "07:00.0 3D controller [0302]: NVIDIA Corporation GA100 [A100 PCIe] [10de:20f1]\n"
 
 
@@ -173,6 +178,15 @@ NO_SWITCH = "07:00.0 3D controller [0302]: NVIDIA Corporation GA100 [A100 PCIe] 
         pytest.param("", UNKNOWN, id="alone"),
         pytest.param(f"$ lspci -nn\n{SWITCH}", FAIL, id="nvswitches"),
         pytest.param(f"$ lspci -nn\n{NO_SWITCH}", UNKNOWN, id="an-excerpt-without"),
+        pytest.param(
+            f"$ lspci -nnk\n{SWITCH}\tKernel driver in use: vfio-pci\n", UNKNOWN, id="given-away"
+        ),
+        pytest.param(FABRIC.format("In Progress", "N/A"), FAIL, id="not-joined"),
+        pytest.param(
+            FABRIC.format("Completed", "Success") + f"$ lspci -nn\n{SWITCH}",
+            UNKNOWN,
+            id="a-driver-container-runs-it",
+        ),
         pytest.param(
             "$ dmesg\n[    9.1] nvidia-nvswitch0: using MSI\n[    9.123456] nvidia-nvswitch0: up\n",
             FAIL,

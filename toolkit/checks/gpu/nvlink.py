@@ -54,20 +54,31 @@ def fabricmanager(node: Node, want: Want) -> Finding:
 
 
 def _without_unit(node: Node) -> Finding:
-    """There is no such unit, which is as it should be where there is no NVSwitch."""
+    """There is no such unit: right where there is no NVSwitch, or a driver's container runs it."""
+    gpus: tuple[SmiGpu, ...] = ()
+    with suppress(NoEvidence, Unparsable):
+        gpus = tuple(each for each in node.smi.gpus if each.fabric)
+    if gpus and not any(map(_ill, gpus)):
+        joined = counted(len(gpus), "GPU", "has", "have")
+        return unknown(
+            f"no unit nvidia-fabricmanager; {joined} joined the fabric: what runs it is not told",
+            hint="the GPU driver's pod runs one of its own, and so do the switches of a rack",
+        )
     looks: dict[str, Callable[[], bool]] = {
-        "NVSwitches on the PCI bus": lambda: bool(node.nvswitches),
-        "GPUs of an NVLink fabric": lambda: any(each.fabric for each in node.smi.gpus),
+        "GPUs that have not joined the NVLink fabric": lambda: bool(gpus),
+        "NVSwitches on the PCI bus": lambda: any(
+            each.driver != PASSED_THROUGH for each in node.nvswitches
+        ),
         "nvidia-nvswitch in the kernel log": lambda: "nvidia-nvswitch" in "\n".join(node.dmesg),
     }
     for told, ask in looks.items():
         with suppress(NoEvidence, Unparsable):
             if ask():
                 return failed(
-                    f"{told}, and no unit nvidia-fabricmanager: it is not installed",
+                    f"{told}, and no unit nvidia-fabricmanager",
                     expected=RUNNING,
                     hint="nvidia-fabricmanager of the driver's very version, then systemctl enable "
-                    "--now nvidia-fabricmanager",
+                    "--now nvidia-fabricmanager; where the driver comes in a pod, that pod runs it",
                 )
     return unknown(
         "no unit nvidia-fabricmanager; whether there are NVSwitches is not told",

@@ -68,7 +68,7 @@ def _alone(sections: tuple[tuple[int, int], ...]) -> Finding:
             f"{small[0]}",
             expected="BAR1 at least as large as the GPU's memory",
             hint=ROOM,
-            details=tuple(small),
+            details=tuple(small[1:]),
         )
     told = "covers the memory" if all(memory for _, memory in sections) else "more than 256 MiB"
     return unknown(
