@@ -143,9 +143,12 @@ def _connector(
         hearing = heard.setdefault(host.name, Hearing(host.name, access.room))
         if slurm is not None and slurm.carries:
             return _by_srun(host, access, slurm, hearing)
-        if host.away:
-            name = host.name.removeprefix(VAGRANT)
+        name = host.name.removeprefix(VAGRANT)
+        if host.away and host.name != name:
             raise TransportError(f"{host.name} is {host.away}", hint=f"vagrant up {name}")
+        if host.away and access.transport != "local":
+            hint = "leave it out, or say another way in its inventory"
+            raise TransportError(f"{name} is {host.away}", hint=hint)
         if access.transport == "local":
             return LocalTransport(
                 host.name,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from toolkit.cli.options import HOSTS, REACH, REGISTER, WANT, Option, Said
+from toolkit.cli.options import HOSTS, INSIDE, REACH, REGISTER, WANT, Option, Said
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, UsageError, worst
 from toolkit.features.exercise import register
@@ -40,7 +40,7 @@ from toolkit.hosts.host import select
 from toolkit.plural import counted
 from toolkit.report.document import dumps
 from toolkit.verbs.access import state_dir
-from toolkit.verbs.cli.session import Session, consent, fleet
+from toolkit.verbs.cli.session import Session, consent, fleet, refuse_inside
 from toolkit.verbs.saved import read_saved
 
 EXERCISE = (
@@ -64,7 +64,7 @@ EXERCISE = (
 )
 
 
-@verb(HOSTS, REACH, WANT, EXERCISE, REGISTER)
+@verb(HOSTS, REACH, WANT, EXERCISE, REGISTER, INSIDE)
 def exercise(said: Said) -> ExitCode:
     """Measure between two nodes, or within one, and hold it against the prediction.
 
@@ -81,6 +81,7 @@ def exercise(said: Said) -> ExitCode:
 
     Examples:
       invoke exercise --hosts gpu[001-128] --register
+      invoke exercise --hosts gpu007 --register --inside podman:train
       invoke exercise --hosts gpu01,gpu02 --check
       invoke exercise --hosts gpu01,gpu02 --yes
       invoke exercise --hosts gpu01,gpu02 --every --seconds 2 --json > measured.json
@@ -93,6 +94,8 @@ def exercise(said: Said) -> ExitCode:
         if said.text("from_"):
             raise UsageError("--past and --from tell of two things", hint="say one of them")
         return _past(said)
+    if not said.flag("register"):
+        refuse_inside(said, "data is moved by the node's own tools; with --register it is entered")
     session = Session.begin("exercise", said)
     if said.flag("register"):
         return _registered(session)
@@ -114,6 +117,7 @@ def exercise(said: Said) -> ExitCode:
 def _registered(session: Session) -> ExitCode:
     said, wants = session.said, session.wants()
     if source := said.text("from_"):
+        refuse_inside(said, "what was kept has what was looked into then")
         found = read_saved(Path(source))
         outcomes = [Outcome(host, register.judged(host, e, wants.of(host))) for host, e in found]
     elif said.flag("check") or said.dry:

@@ -11,7 +11,7 @@ from toolkit.checks.consumers.path import dmabuf_nic
 from toolkit.checks.consumers.taken import taken
 from toolkit.checks.rdma.registration import by_dmabuf, by_peermem
 from toolkit.errors import ExitCode, NoEvidence, Outcome, Unparsable, worst
-from toolkit.evidence import Evidence
+from toolkit.evidence import INSIDE, Evidence
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.registration import (
     BY_PCIE,
@@ -51,6 +51,7 @@ class Tried:
     registration: Registration | None
     why: str  # why there is none; "" where there is one
     verdicts: tuple[Verdict, ...]
+    inside: str = ""  # the container that was asked, such as "podman train"; "" for the node
 
     @property
     def code(self) -> ExitCode:
@@ -84,7 +85,9 @@ def judged(host: str, evidence: Evidence, want: Want) -> Tried:
     except (NoEvidence, Unparsable) as open_:
         why = str(open_)
     taking = taken(node.fresh(), want)
-    return Tried(host, tried, why, tuple(each(node, taking) for each in _CHECKS))
+    entered = evidence.frames.get(INSIDE)
+    verdicts = tuple(each(node, taking) for each in _CHECKS)
+    return Tried(host, tried, why, verdicts, entered.source if entered else "")
 
 
 def code_of(outcomes: Iterable[Outcome[Tried]]) -> ExitCode:
@@ -108,6 +111,7 @@ def table_lines(outcomes: Sequence[Outcome[Tried]]) -> list[str]:
 
 def _host_lines(host: str, tried: Tried) -> Iterator[str]:
     told = tried.registration
+    host = f"{host} in {tried.inside}" if tried.inside else host
     if told is None:
         yield f"{host}: {tried.why}"
         return
@@ -161,8 +165,11 @@ def _document(tried: Tried) -> dict[str, Json]:
         for each in tried.verdicts
     ]
     told = tried.registration
+    asked: dict[str, Json] = {"host": tried.host}
+    if tried.inside:
+        asked["inside"] = tried.inside
     if told is None:
-        return {"host": tried.host, "error": tried.why, "verdicts": verdicts}
+        return {**asked, "error": tried.why, "verdicts": verdicts}
     hcas: list[Json] = [
         {"name": name, "public": e.public, "kernel": e.kernel, "able": e.able, "why": e.why_not}
         for name, e in told.hcas.items()
@@ -181,7 +188,7 @@ def _document(tried: Tried) -> dict[str, Json]:
         {"gpu": gpu, "way": way, "why": why} for (gpu, way), why in told.unexported.items()
     ]
     return {
-        "host": tried.host,
+        **asked,
         "libraries": dict(told.libraries),
         "missing": dict(told.missing),
         "memlock": told.memlock,
