@@ -148,16 +148,7 @@ def mmio_window(node: Node, want: Want) -> Seen:
             details=(*map(_shown, beyond), *_logged(node, _NOT_ADDRESSABLE)),
         )
     if homeless := _homeless(node):
-        # The kernel leaves out of its map what the processor cannot address, and says so.
-        ignored = _logged(node, _NOT_ADDRESSABLE)
-        return wrong(
-            f"{len(homeless)} of {len(node.pci.gpus)} GPUs found no room",
-            expected="room for every BAR",
-            hint="a lower MMIO base in the BIOS"
-            if ignored
-            else "a larger MMIO window in the BIOS; or pci=realloc",
-            details=(*homeless, *map(_shown, high), *ignored),
-        )
+        return _no_room(node, homeless, high)
     if not high:
         return unseen("no host bridge has a window above 4 GiB: see bios.above_4g")
     if lacking := _full(node, high):
@@ -172,6 +163,20 @@ def mmio_window(node: Node, want: Want) -> Seen:
         f"{counted(len(high), 'window')} of {total} GiB in all, up to "
         f"{max(each.end for each in high):#x}; {told}",
         details=tuple(map(_shown, high)),
+    )
+
+
+def _no_room(node: Node, homeless: tuple[str, ...], high: list[Window]) -> Seen:
+    """GPUs without address: the windows are too small, or out of the processor's reach."""
+    # The kernel leaves out of its map what the processor cannot address, and says so.
+    ignored = _logged(node, _NOT_ADDRESSABLE)
+    return wrong(
+        f"{len(homeless)} of {len(node.pci.gpus)} GPUs found no room",
+        expected="room for every BAR",
+        hint="a lower MMIO base in the BIOS"
+        if ignored
+        else "a larger MMIO window in the BIOS; or pci=realloc",
+        details=(*homeless, *map(_shown, high), *ignored),
     )
 
 

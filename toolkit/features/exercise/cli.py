@@ -97,11 +97,7 @@ def exercise(said: Said) -> ExitCode:
     if said.flag("register"):
         return _registered(session)
     if said.text("from_"):
-        evidence = saved(Path(said.text("from_")))
-        results = judged(evidence, threshold, wanted)
-        code, why = code_of(evidence, results)
-        sheet = ExerciseReport(tuple(evidence), results, None, threshold, code, session.now, {})
-        return _told(session, replace(sheet, troubles=(why,) if why else ()))
+        return _judged_again(session, threshold, wanted)
     terms = read_terms(
         said.number("seconds", 5),
         said.number("gigabytes", 500),
@@ -131,6 +127,15 @@ def _registered(session: Session) -> ExitCode:
     if not source:
         session.kept()
     return code
+
+
+def _judged_again(session: Session, threshold: float, wanted: float | None) -> ExitCode:
+    """An earlier run by its folder; no host is asked."""
+    evidence = saved(Path(session.said.text("from_")))
+    results = judged(evidence, threshold, wanted)
+    code, why = code_of(evidence, results)
+    sheet = ExerciseReport(tuple(evidence), results, None, threshold, code, session.now, {})
+    return _told(session, replace(sheet, troubles=(why,) if why else ()))
 
 
 def _measured(

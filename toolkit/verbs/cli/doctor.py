@@ -103,6 +103,14 @@ def doctor(said: Said) -> ExitCode:
         said.sick.update(_sick(outcomes))
         said.texts.update(each.host for each in outcomes if each.value and each.value.text)
         teller.of(outcomes, code)
+    return _reported(session, outcomes, aside, code)
+
+
+def _reported(
+    session: Session, outcomes: list[Outcome[Judged]], aside: list[Foreign], code: ExitCode
+) -> ExitCode:
+    """The report on the terminal, and in each file that was asked for."""
+    said = session.said
     asked = ("nccl.log", "nccl.agrees") if said.text("nccl_log") else ()
     verbose = said.flag("verbose")
     session.say(report(outcomes, session.paint, verbose=verbose, asked=asked, aside=aside))
