@@ -5,7 +5,7 @@ from __future__ import annotations
 from toolkit.checks.check import Finding, Impact, Status, check, failed, not_applicable, passed
 from toolkit.facts.node.node import Node
 from toolkit.facts.passport import PLACE, SIGNATURE, Passport
-from toolkit.facts.passport_beside import Difference, compare, untold
+from toolkit.facts.passport_beside import PassportDifference, compare, untold
 from toolkit.plural import counted
 from toolkit.want import Want
 
@@ -74,7 +74,7 @@ def _unsigned(node: Node) -> Finding | None:
 
 
 def _unlike(
-    foreign: list[Difference], details: tuple[str, ...], node: Node, want: Want
+    foreign: list[PassportDifference], details: tuple[str, ...], node: Node, want: Want
 ) -> Finding:
     """What others changed; a kernel that only came later by a package is no failure by itself."""
     later = all(each.later for each in foreign)

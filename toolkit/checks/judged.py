@@ -8,7 +8,7 @@ from datetime import date
 from functools import partial
 
 from toolkit.checks.all import ALL
-from toolkit.checks.breakages import Known, known
+from toolkit.checks.breakages import KnownBreakage, known
 from toolkit.checks.check import (
     Gap,
     Impact,
@@ -52,7 +52,7 @@ class Judged:
     complete: bool = True  # False when the evidence was cut off
     gpus: bool = True  # False when the node is known to have none
     without: str = ""  # why GPUDirect RDMA is nothing to this machine, by design
-    known: tuple[Known, ...] = ()  # breakages that it meets
+    known: tuple[KnownBreakage, ...] = ()  # breakages that it meets
     chosen: tuple[Chosen, ...] = ()  # what each library would do
     text: bool = False  # what tools printed, and no node that anybody asked
     steps: tuple[Step, ...] = ()  # which open verdicts follow from which

@@ -88,7 +88,7 @@ def _addresses(text: str) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedBmc:
     """One host's BMC, and what makes us trust it."""
 
     address: str
@@ -104,16 +104,16 @@ class BmcAccess:
     places: Mapping[str, BmcPlace] = field(default_factory=dict)  # --bmc-map, by host's name
     limit_s: float = LIMIT_S
 
-    def placed(self, hosts: Iterable[Host]) -> dict[str, Placed]:
+    def placed(self, hosts: Iterable[Host]) -> dict[str, PlacedBmc]:
         """Those of ``hosts`` that have a BMC: the map goes over the inventory.
 
         :raises UsageError: an address makes no sense.
         """
-        found: dict[str, Placed] = {}
+        found: dict[str, PlacedBmc] = {}
         for host in hosts:
             place = self.places.get(host.name) or BmcPlace(host.bmc)
             if place.address:
                 base_url(place.address)
                 trust = replace(self.trust, pins=(place.pin,)) if place.pin else self.trust
-                found[host.name] = Placed(place.address, trust)
+                found[host.name] = PlacedBmc(place.address, trust)
         return found

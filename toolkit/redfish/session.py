@@ -62,7 +62,7 @@ class SushyConnector(Connector):  # type: ignore[misc] # sushy has no types
         return answer
 
 
-class Entry(SessionAuth):  # type: ignore[misc] # sushy has no types
+class SessionEntry(SessionAuth):  # type: ignore[misc] # sushy has no types
     """A session; where the BMC has no sessions at all, the password with each request."""
 
     def _do_authenticate(self) -> None:
@@ -115,7 +115,7 @@ class LoggedIn:
     """What there is once we are logged in."""
 
     wire: SushyConnector
-    entry: Entry
+    entry: SessionEntry
     root: sushy.Sushy
 
 
@@ -124,7 +124,7 @@ def enter(base: str, http: Http, login: Login) -> LoggedIn:
 
     :raises BmcError: anything that stands in the way.
     """
-    wire, entry = SushyConnector(base, http), Entry(login.user, login.password)
+    wire, entry = SushyConnector(base, http), SessionEntry(login.user, login.password)
     try:
         root = sushy.Sushy(base, auth=entry, connector=wire)
     except AccessError as why:

@@ -18,7 +18,7 @@ from toolkit.errors import ExitCode, Outcome, ToolkitError
 from toolkit.report.table import unjudged
 
 if TYPE_CHECKING:  # who has none of them to write imports none
-    from toolkit.checks.breakages import Known
+    from toolkit.checks.breakages import KnownBreakage
     from toolkit.checks.check import Verdict
     from toolkit.checks.consumers.chosen import Chosen
     from toolkit.checks.judged import Judged
@@ -250,7 +250,7 @@ def _causes(judged: Judged) -> list[Json]:
     ]
 
 
-def _known(met: Known) -> dict[str, Json]:
+def _known(met: KnownBreakage) -> dict[str, Json]:
     return {
         "id": met.id,
         "title": met.title,

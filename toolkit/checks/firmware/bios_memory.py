@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from toolkit.checks.check import Impact
 from toolkit.checks.firmware.bios import bios
-from toolkit.checks.firmware.bios_seen import Seen, config_of, moot, right, unseen, wrong
+from toolkit.checks.firmware.bios_seen import BiosFinding, config_of, moot, right, unseen, wrong
 from toolkit.checks.pci.bar import GIB, MIB, ROOM
 from toolkit.checks.role import role
 from toolkit.compat.bios import BiosRole
@@ -62,7 +62,7 @@ def _refusals(node: Node) -> tuple[str, ...]:
     return tuple(told[gpu.address] for gpu in node.pci.gpus if gpu.address in told)
 
 
-def _by_log(node: Node) -> Seen:
+def _by_log(node: Node) -> BiosFinding:
     """From the kernel log alone.
 
     :raises NoEvidence: where it tells of no trouble, which proves nothing: logs are cut.
@@ -84,7 +84,7 @@ def _by_log(node: Node) -> Seen:
     source="/sys/bus/pci/devices/*/resource; /proc/iomem; GPUDirect RDMA guide, BAR sizes",
     fix="Above 4G decoding (64-bit MMIO) on in the BIOS, then a cold boot",
 )
-def above_4g(node: Node, want: Want) -> Seen:
+def above_4g(node: Node, want: Want) -> BiosFinding:
     """GPUs have their memory window above 4 GiB, where there is room for it.
 
     Below 4 GiB a window of more than some 256 MiB fits nowhere. A window without any address
@@ -129,7 +129,7 @@ def above_4g(node: Node, want: Want) -> Seen:
     fix="MMIO base and size in the BIOS: below the processor's address width, and as large as all "
     "BARs together, those of virtual functions included",
 )
-def mmio_window(node: Node, want: Want) -> Seen:
+def mmio_window(node: Node, want: Want) -> BiosFinding:
     """The windows above 4 GiB hold all BARs, and the processor can address them.
 
     A base beyond the processor's physical address width is ignored by the kernel, and what
@@ -166,7 +166,7 @@ def mmio_window(node: Node, want: Want) -> Seen:
     )
 
 
-def _no_room(node: Node, homeless: tuple[str, ...], high: list[Window]) -> Seen:
+def _no_room(node: Node, homeless: tuple[str, ...], high: list[Window]) -> BiosFinding:
     """GPUs without address: the windows are too small, or out of the processor's reach."""
     # The kernel leaves out of its map what the processor cannot address, and says so.
     ignored = _logged(node, _NOT_ADDRESSABLE)
@@ -208,7 +208,7 @@ def _full(node: Node, high: list[Window]) -> tuple[str, ...]:
     source="PCI Express Base Specification 7.8.6; drivers/pci/rebar.c; GPUDirect RDMA guide",
     fix=f"Resizable BAR on in the BIOS; {ROOM}",
 )
-def resizable_bar(node: Node, want: Want) -> Seen:
+def resizable_bar(node: Node, want: Want) -> BiosFinding:
     """GPUs whose BAR can be resized show all of their memory.
 
     The firmware resizes before the system starts; where it does not, a GPU shows 256 MiB,
@@ -255,7 +255,7 @@ def _memory(node: Node) -> dict[str, int]:
     "them at all is its own: mlxconfig -d DEVICE set SRIOV_EN=1 NUM_OF_VFS=8 writes its settings, "
     "in force after a cold boot with the node drained",
 )
-def sr_iov(node: Node, want: Want) -> Seen:
+def sr_iov(node: Node, want: Want) -> BiosFinding:
     """On a host of guests, virtual functions of HCAs have room for their BARs.
 
     The firmware keeps that room only with SR-IOV on; else creating them fails with "not

@@ -15,7 +15,7 @@ from xml.etree.ElementTree import Element
 from toolkit.errors import Unparsable
 from toolkit.facts.firmware.redfish_bios import Attribute, Bios
 from toolkit.facts.firmware.redfish_json import Raw
-from toolkit.facts.firmware.redfish_registry import Choice, Entry, Kind
+from toolkit.facts.firmware.redfish_registry import AttributeChoice, AttributeEntry, Kind
 
 SOURCE = "BiosCfg"
 _KINDS = {
@@ -87,13 +87,13 @@ def _free(name: str, taken: dict[str, Attribute]) -> str:
 
 def _attribute(name: str, menu: str, setting: Element) -> Attribute:
     kind = _KINDS.get(setting.get("type", ""), Kind.UNTOLD)
-    entry = Entry(
+    entry = AttributeEntry(
         name,
         display=setting.get("name", ""),
         menu=menu,
         kind=kind,
         choices=tuple(
-            Choice(each.text or "", each.text or "")
+            AttributeChoice(each.text or "", each.text or "")
             for each in setting.iterfind("Information/AvailableOptions/Option")
         ),
         default=setting.findtext("Information/DefaultOption"),

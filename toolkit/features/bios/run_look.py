@@ -15,7 +15,7 @@ from toolkit.checks.role import role as role_of
 from toolkit.errors import ApplyError, BmcLogin, NoEvidence, Outcome, ToolkitError, UsageError
 from toolkit.evidence import Evidence, State
 from toolkit.facts.firmware.bmc_identity import Same, same_machine
-from toolkit.facts.firmware.redfish_bmc import Machine
+from toolkit.facts.firmware.redfish_bmc import BmcMachine
 from toolkit.facts.node.node import Node
 from toolkit.features.bios.plan import BiosPlan, plan_bios
 from toolkit.features.bios.plan_reading import BiosReading, lines_of
@@ -180,7 +180,7 @@ class _Beside:
     remarks: tuple[str, ...] = ()
 
 
-def _beside(fleet: Fleet, host: Host, asking: BiosQuery, machine: Machine) -> _Beside:
+def _beside(fleet: Fleet, host: Host, asking: BiosQuery, machine: BmcMachine) -> _Beside:
     """The role that was said, else that which the node shows; and whose BMC it is.
 
     The node is asked where its role was not said, and before anything is planned for it. One

@@ -44,7 +44,7 @@ _CHECKS = (dmabuf_nic, by_dmabuf, by_peermem)
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class RegisterTrial:
     """What came of one node."""
 
     host: str
@@ -63,10 +63,10 @@ class Tried:
         return ExitCode.OK
 
 
-def register(fleet: Fleet, wants: Wants, folder: RunFolder) -> list[Outcome[Tried]]:
+def register(fleet: Fleet, wants: Wants, folder: RunFolder) -> list[Outcome[RegisterTrial]]:
     """Try it on every node, at once; the evidence goes into the run's folder."""
 
-    def work(host: Host, transport: Transport) -> Tried:
+    def work(host: Host, transport: Transport) -> RegisterTrial:
         evidence = read_node(fleet, host, transport)
         folder.keep_evidence(host.name, evidence)
         return judged(host.name, evidence, wants.of(host.name))
@@ -74,7 +74,7 @@ def register(fleet: Fleet, wants: Wants, folder: RunFolder) -> list[Outcome[Trie
     return on_each(fleet, "registering", work)
 
 
-def judged(host: str, evidence: Evidence, want: Want) -> Tried:
+def judged(host: str, evidence: Evidence, want: Want) -> RegisterTrial:
     """Judge what the evidence tells of a registration."""
     node = Node(evidence)
     tried, why = None, ""
@@ -84,17 +84,17 @@ def judged(host: str, evidence: Evidence, want: Want) -> Tried:
     except (NoEvidence, Unparsable) as open_:
         why = str(open_)
     taking = taken(node.fresh(), want)
-    return Tried(host, tried, why, tuple(each(node, taking) for each in _CHECKS))
+    return RegisterTrial(host, tried, why, tuple(each(node, taking) for each in _CHECKS))
 
 
-def code_of(outcomes: Iterable[Outcome[Tried]]) -> ExitCode:
+def code_of(outcomes: Iterable[Outcome[RegisterTrial]]) -> ExitCode:
     """The worst of all hosts."""
     return worst([each.error.exit_code if each.error else each.get().code for each in outcomes])
 
 
-def table_lines(outcomes: Sequence[Outcome[Tried]]) -> list[str]:
+def table_lines(outcomes: Sequence[Outcome[RegisterTrial]]) -> list[str]:
     """A table of HCAs by GPUs, and below it what is not well; once for all hosts alike."""
-    alike: dict[tuple[str, ...], list[Outcome[Tried]]] = {}
+    alike: dict[tuple[str, ...], list[Outcome[RegisterTrial]]] = {}
     for each in outcomes:
         key = (str(each.error),) if each.error else tuple(_host_lines("", each.get()))
         alike.setdefault(key, []).append(each)
@@ -106,7 +106,7 @@ def table_lines(outcomes: Sequence[Outcome[Tried]]) -> list[str]:
     return [*lines, *wrapped(_LEGEND)]
 
 
-def _host_lines(host: str, tried: Tried) -> Iterator[str]:
+def _host_lines(host: str, tried: RegisterTrial) -> Iterator[str]:
     told = tried.registration
     if told is None:
         yield f"{host}: {tried.why}"
@@ -141,7 +141,7 @@ def _cell(told: Registration, gpu: str, hca: str) -> str:
 
 
 def register_document(
-    outcomes: Sequence[Outcome[Tried]], code: ExitCode, now: datetime
+    outcomes: Sequence[Outcome[RegisterTrial]], code: ExitCode, now: datetime
 ) -> dict[str, Json]:
     """The whole document (docs/register.schema.json).
 
@@ -155,7 +155,7 @@ def register_document(
     return {"schema": SCHEMA, "time": time, "exit_code": int(code), "hosts": hosts}
 
 
-def _document(tried: Tried) -> dict[str, Json]:
+def _document(tried: RegisterTrial) -> dict[str, Json]:
     verdicts: list[Json] = [
         {"check": each.check.id, "status": each.status.value, "found": each.finding.found}
         for each in tried.verdicts

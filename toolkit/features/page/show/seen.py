@@ -18,7 +18,7 @@ from toolkit.checks.judged import Judged
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
-from toolkit.facts.rdma.measured import SIMULATED, Measured
+from toolkit.facts.rdma.measured import SIMULATED, MeasuredPair
 from toolkit.facts.text.secrets import hide_secrets
 from toolkit.features.predict.plan.totals import Prediction, predict
 from toolkit.features.topology.show.view import TopologyView, view
@@ -67,7 +67,7 @@ def carry(told: Prediction) -> Carry | None:
     )
 
 
-def in_short(path: Path, figures: Iterable[Measured]) -> str:
+def in_short(path: Path, figures: Iterable[MeasuredPair]) -> str:
     """What was measured over the pairs of a path, in a few words; "" where nothing was."""
     mine = [each for each in figures if (each.gpu, each.hca) in path.pairs]
     if not mine:
