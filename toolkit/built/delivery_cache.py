@@ -9,7 +9,7 @@ from threading import Lock
 from toolkit.built.io.store import About, Entry, EntryFile, Store
 from toolkit.built.plan.model import Built, BuiltFile, Inputs, Part
 from toolkit.built.signing import Signing
-from toolkit.errors import NoEvidence, Unparsable
+from toolkit.errors import NoEvidence, Unparsable, read_or
 from toolkit.facts.node.node import Node
 from toolkit.want import Modules, Want
 
@@ -68,10 +68,12 @@ def _kernels(node: Node) -> tuple[str, ...]:
 
 def _config(node: Node, kernel: str) -> dict[str, str]:
     """Options of that kernel; none where they were not read: the usual digest then."""
-    try:
-        return node.kernel_config if kernel == node.kernel else node.kernel_configs.get(kernel, {})
-    except (NoEvidence, Unparsable):
-        return {}
+    return read_or(
+        lambda: (
+            node.kernel_config if kernel == node.kernel else node.kernel_configs.get(kernel, {})
+        ),
+        {},
+    )
 
 
 def at_hand(shelf: Shelf | None, node: Node, want: Want) -> tuple[Built, ...]:

@@ -24,7 +24,7 @@ from toolkit.checks.consumers.chosen import Chosen
 from toolkit.checks.consumers.taken import taken
 from toolkit.checks.follows import Step, steps
 from toolkit.checks.role import role
-from toolkit.errors import ExitCode, NoEvidence, Unparsable
+from toolkit.errors import ExitCode, NoEvidence, Unparsable, read_or
 from toolkit.evidence import Evidence
 from toolkit.facts.firmware.bmc_identity import Same, same_machine
 from toolkit.facts.firmware.redfish_bmc import Trust
@@ -200,10 +200,9 @@ def _driver(node: Node) -> str:
     if node.driver is None:
         return "none"
     named = f"{node.driver.version} {node.driver.flavor}"
-    try:
-        return f"{named}, from a container" if node.containers.driver_container else named
-    except (NoEvidence, Unparsable):
-        return named
+    return read_or(
+        lambda: f"{named}, from a container" if node.containers.driver_container else named, named
+    )
 
 
 @dataclass(frozen=True, slots=True)

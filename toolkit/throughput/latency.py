@@ -55,7 +55,9 @@ def latency(told: PairInputs, size: int, c: Constants) -> MessageLatency:
         layer: lasting(estimate(span, _WHY[layer], layer, _SURE[layer], told.notes))
         for layer, span in spans.items()
     }
-    return MessageLatency(size, made[Layer.VERBS], made[Layer.MPI], made[Layer.MAPPED], made[Layer.MEMCPY])
+    return MessageLatency(
+        size, made[Layer.VERBS], made[Layer.MPI], made[Layer.MAPPED], made[Layer.MEMCPY]
+    )
 
 
 _WHY = {

@@ -8,7 +8,7 @@ from toolkit.checks.firmware.bios_seen import BiosFinding, config_of, moot, righ
 from toolkit.checks.pci.bar import GIB, MIB, ROOM
 from toolkit.checks.role import role
 from toolkit.compat.bios import BiosRole
-from toolkit.errors import NoEvidence, Unparsable
+from toolkit.errors import NoEvidence, Unparsable, read_or
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.bar_log import homeless_bars, large
 from toolkit.facts.pci.link_control import read_sriov
@@ -47,10 +47,7 @@ def _homeless(node: Node) -> tuple[str, ...]:
 
 def _logged(node: Node, words: str) -> tuple[str, ...]:
     """The last line of the log that says so; () where no log tells. A hint, and no proof."""
-    try:
-        return tuple(each.strip() for each in node.dmesg if words in each)[-1:]
-    except (NoEvidence, Unparsable):
-        return ()
+    return read_or(lambda: tuple(each.strip() for each in node.dmesg if words in each)[-1:], ())
 
 
 def _refusals(node: Node) -> tuple[str, ...]:

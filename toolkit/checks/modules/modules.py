@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from toolkit.checks.check import (
-    Finding,
-    Impact,
-    Tense,
-    check,
-    failed,
-    not_applicable,
-    passed,
-)
+from toolkit.checks.check import Finding, Impact, Tense, check, failed, not_applicable, passed
 from toolkit.checks.modules.fixes import reload
 from toolkit.checks.modules.obstacles import of_two_stacks
 from toolkit.checks.modules.stale import loaded_from_elsewhere

@@ -18,6 +18,7 @@ from toolkit.errors import (
     TransportError,
     Unparsable,
     UsageError,
+    read_or,
     worst,
 )
 from toolkit.evidence import Evidence, Frame
@@ -42,7 +43,6 @@ from toolkit.interrupts import heeded
 from toolkit.node.collect import ask, patience
 from toolkit.rollout.runs import RunFolder
 from toolkit.ssh.transport import Transport
-from toolkit.throughput.reading import read_or
 from toolkit.untrusted import read_json
 from toolkit.verbs.access import Fleet
 from toolkit.verbs.each import on_each
