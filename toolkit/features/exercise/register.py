@@ -24,7 +24,7 @@ from toolkit.facts.rdma.registration import (
 )
 from toolkit.groups import Wants
 from toolkit.hosts.host import Host, fold
-from toolkit.report.document import Json
+from toolkit.report.document import Json, picked
 from toolkit.report.table import columns, wrapped
 from toolkit.report.text import verdict_text
 from toolkit.rollout.runs import RunFolder
@@ -157,22 +157,18 @@ def register_document(
 
 def _document(tried: RegisterTrial) -> dict[str, Json]:
     verdicts: list[Json] = [
-        {"check": each.check.id, "status": each.status.value, "found": each.finding.found}
-        for each in tried.verdicts
+        picked(each, "check=check.id status finding.found") for each in tried.verdicts
     ]
     told = tried.registration
     if told is None:
         return {"host": tried.host, "error": tried.why, "verdicts": verdicts}
     hcas: list[Json] = [
-        {"name": name, "public": e.public, "kernel": e.kernel, "able": e.able, "why": e.why_not}
-        for name, e in told.hcas.items()
+        {"name": name, **picked(each, "public kernel able why=why_not")}
+        for name, each in told.hcas.items()
     ]
     pairs: list[Json] = [
         {
-            "gpu": each.gpu,
-            "hca": each.hca,
-            "way": each.way,
-            "said": each.said,
+            **picked(each, "gpu hca way said"),
             "cause": "" if each.taken else cause(each.way, each.said, told.memlock),
         }
         for each in told.pairs
