@@ -16,7 +16,9 @@ OTHER = "4c4c4544-0042-3510-8058-b4c04f4d4444"
     ("serial", "uuid", "machine", "same"),
     [
         pytest.param("", UUID, BmcMachine(uuid=UUID), Same.YES, id="uuid"),
-        pytest.param("", UUID, BmcMachine(uuid=TURNED), Same.YES, id="uuid-in-the-other-byte-order"),
+        pytest.param(
+            "", UUID, BmcMachine(uuid=TURNED), Same.YES, id="uuid-in-the-other-byte-order"
+        ),
         pytest.param("", UUID, BmcMachine(uuid=OTHER), Same.NO, id="another-uuid"),
         pytest.param("B5XH3S3", "", BmcMachine(serial="b5xh3s3"), Same.YES, id="serial"),
         pytest.param("B5XH3S3", "", BmcMachine(serial="CNX1", sku="B5XH3S3"), Same.YES, id="tag"),
@@ -27,8 +29,12 @@ OTHER = "4c4c4544-0042-3510-8058-b4c04f4d4444"
         pytest.param(
             "To be filled by O.E.M.", "", BmcMachine(serial="X1"), Same.UNTOLD, id="unfilled"
         ),
-        pytest.param("X1", "", BmcMachine(serial="Default string"), Same.UNTOLD, id="unfilled-there"),
-        pytest.param("", "0" * 8 + UUID[8:], BmcMachine(uuid="nonsense"), Same.UNTOLD, id="no-uuid"),
+        pytest.param(
+            "X1", "", BmcMachine(serial="Default string"), Same.UNTOLD, id="unfilled-there"
+        ),
+        pytest.param(
+            "", "0" * 8 + UUID[8:], BmcMachine(uuid="nonsense"), Same.UNTOLD, id="no-uuid"
+        ),
         pytest.param(
             "0123456789",
             "03000200-0400-0500-0006-000700080009",

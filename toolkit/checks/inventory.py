@@ -6,15 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from toolkit.checks.check import (
-    Finding,
-    Impact,
-    Status,
-    check,
-    failed,
-    not_applicable,
-    passed,
-)
+from toolkit.checks.check import Finding, Impact, Status, check, failed, not_applicable, passed
 from toolkit.checks.pci.pcie import lost_beside
 from toolkit.checks.role import role
 from toolkit.compat.gpus import GpuBoard, MachineType, board, boards, machine_type

@@ -169,7 +169,9 @@ def _loaded(passport: Passport, node: Node) -> Iterator[PassportDifference]:
     for name, build in loaded.items():
         entry = kernel.named(name)
         if entry is None:
-            yield PassportDifference(f"loaded {name}", "", build.srcversion or "a module of that name")
+            yield PassportDifference(
+                f"loaded {name}", "", build.srcversion or "a module of that name"
+            )
         elif (found := _other_build(entry, build)) is not None:
             now = node.passport_hashes.get(entry.file.path, "")
             updated = now != entry.file.sha256
@@ -204,4 +206,6 @@ def _strangers(kernel: KernelEntry, node: Node) -> Iterator[PassportDifference]:
     """Modules of the path that are loaded, and that the image does not have for this kernel."""
     for name, state in node.module_state.items():
         if state.initstate and kernel.named(name) is None and name not in node.passport_loaded:
-            yield PassportDifference(f"loaded {name}", "", state.srcversion or "a module of that name")
+            yield PassportDifference(
+                f"loaded {name}", "", state.srcversion or "a module of that name"
+            )

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from toolkit.errors import ToolkitError, UsageError
 from toolkit.plural import counted
-from toolkit.rollout.budget_store import FILE, Book, BudgetError, Moment, BudgetRow
+from toolkit.rollout.budget_store import FILE, Book, BudgetError, BudgetRow, Moment
 from toolkit.rollout.claims import alive
 from toolkit.rollout.events import steps_of
 from toolkit.rollout.journal import Event, Journal, stamp

@@ -28,12 +28,10 @@ def on_each(
     work: Work[T],
     *,
     hosts: Sequence[Host] | None = None,
-    failed: Callable[[Outcome[T]], bool] = lambda outcome: not outcome.ok,
 ) -> list[Outcome[T]]:
     """Do ``work`` on each host; after Ctrl-C the outcomes say how far each one got.
 
     :param hosts: those of the fleet that are meant; all of them unless given.
-    :param failed: what counts for ``--max-fail``.
     """
     chosen = fleet.hosts if hosts is None else tuple(hosts)
     progress = fleet.access.progress
@@ -53,7 +51,6 @@ def on_each(
             fanout=fleet.access.fanout,
             progress=progress,
             max_fail=fleet.access.max_fail or None,
-            failed=failed,
         )
     except Interrupted as stopped:
         return list(stopped.outcomes)

@@ -222,7 +222,9 @@ class Store:
             if again and self.mark(digest) != mark:
                 return self.look(digest, again=False)
             self._put_aside(place)
-            return StoreLookup(None, f"the cached build {digest[:12]} was damaged: {why}; put aside")
+            return StoreLookup(
+                None, f"the cached build {digest[:12]} was damaged: {why}; put aside"
+            )
         with suppress(OSError):  # the time of the last use, for prune
             os.utime(place / MANIFEST)
         return StoreLookup(entry)

@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from toolkit.checks.check import (
-    Finding,
-    Impact,
-    check,
-    failed,
-    not_applicable,
-    passed,
-    unknown,
-)
+from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.gpu.driver import NOT_LOADED
 from toolkit.compat.gpus import XidAction, xid_row
 from toolkit.errors import CutOff, NoEvidence, Unparsable
@@ -28,8 +20,8 @@ NO_GPU = "no NVIDIA GPU on the PCI bus"
 NONE_LISTED = "nvidia-smi lists no GPU and does not say why"
 _OFF = "drain the node and reboot it, cold if that does not do; exchange the GPU if it comes again"
 _HINTS = {
-    XidAction.RESET: "drain the node, then reset the GPU: nvidia-smi -i GPU --gpu-reset, which ends what "
-    "runs on it, with NVSwitches on all GPUs; exchange it if the Xid comes again",
+    XidAction.RESET: "drain the node, then reset the GPU: nvidia-smi -i GPU --gpu-reset, which "
+    "ends what runs on it, with NVSwitches on all GPUs; exchange it if the Xid comes again",
     XidAction.REBOOT: _OFF,
     XidAction.EXCHANGE: "drain the node, and have the GPU, its seat and its power looked at",
 }

@@ -5,15 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from toolkit.checks.check import (
-    Finding,
-    Impact,
-    check,
-    failed,
-    not_applicable,
-    passed,
-    unknown,
-)
+from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.role import PASSED_THROUGH, lent_gpus, role
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.functions import PciFunction, PciTree

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import re
 
-from toolkit.checks.check import (
-    Finding,
-    Impact,
-    Tense,
-    check,
-    failed,
-    not_applicable,
-    passed,
-)
+from toolkit.checks.check import Finding, Impact, Tense, check, failed, not_applicable, passed
 from toolkit.checks.consumers.containers import in_pods
 from toolkit.checks.modules.fixes import by_family
 from toolkit.checks.rdma.makers import maker_of, serving

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from toolkit.facts.firmware.redfish_json import Raw, Tree, raw, read_object, tree, words
 from toolkit.facts.firmware.redfish_registry import (
     AttributeChoice,
-    Dependency,
     AttributeEntry,
+    Dependency,
     Kind,
     Registry,
     parse_registry,

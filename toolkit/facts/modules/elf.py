@@ -165,7 +165,9 @@ def _read(file: SparseFile, wanted: tuple[str, ...], spare: tuple[str, ...], imp
     for section in elf.iter_sections():
         if section.header.sh_type not in ("SHT_NOBITS", "SHT_NULL"):
             end = max(end, section.header.sh_offset + section.header.sh_size)
-        if section.name in wanted or (section.name in spare and _was_sent(file, section)):
+        if section.name in wanted or (
+            section.name in spare and file.covers(section.header.sh_offset, section.header.sh_size)
+        ):
             sections.append((section.name, _sent(file, section)))
         if isinstance(section, SymbolTableSection):
             symbols = True
@@ -180,10 +182,6 @@ def _read(file: SparseFile, wanted: tuple[str, ...], spare: tuple[str, ...], imp
             ]
     machine, relocatable = str(head.e_machine), head.e_type == "ET_REL"
     return Elf(tuple(sections), tuple(undefined), symbols, machine, relocatable, end)
-
-
-def _was_sent(file: SparseFile, section: Section) -> bool:
-    return file.covers(section.header.sh_offset, section.header.sh_size)
 
 
 def _sent(file: SparseFile, section: Section) -> bytes:

@@ -11,8 +11,8 @@ from toolkit.facts.fact import fact
 from toolkit.facts.firmware.bios_setting import Exposed, hidden, match
 from toolkit.facts.firmware.redfish_bios import Bios, parse_bios
 from toolkit.facts.firmware.redfish_bmc import (
-    BmcRead,
     BmcMachine,
+    BmcRead,
     SecureBootState,
     parse_bmc,
     parse_lockdown,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import TracebackType
 from typing import TypeVar
 
 from toolkit.checks.firmware.bios_wanted import wanted
@@ -46,12 +45,7 @@ class BmcLine:
     def __enter__(self) -> BmcLine:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        why: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.hang_up()
 
     def ask(self, work: Callable[[Bmc], T]) -> T:

@@ -9,14 +9,7 @@ from pathlib import Path
 
 from toolkit.cli.options import HOSTS, REACH, READS, SAVED, WANT, Option, Said
 from toolkit.cli.verb import verb
-from toolkit.errors import (
-    ExitCode,
-    NoEvidence,
-    Outcome,
-    ToolkitError,
-    Unparsable,
-    UsageError,
-)
+from toolkit.errors import ExitCode, NoEvidence, Outcome, ToolkitError, Unparsable, UsageError
 from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
 from toolkit.features.gate.plan import Expected, alike, expected, script

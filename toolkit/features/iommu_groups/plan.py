@@ -201,7 +201,9 @@ def _drivers(group: Group) -> Iterator[ReloadObstacle]:
             )
 
 
-def _ways(domains: Domains, carried: tuple[CarriedDevice, ...], *, ssh: bool) -> Iterator[ReloadObstacle]:
+def _ways(
+    domains: Domains, carried: tuple[CarriedDevice, ...], *, ssh: bool
+) -> Iterator[ReloadObstacle]:
     """Our session, the default route and servers that are reached over its net devices."""
     nets = frozenset(each.name for each in carried if each.kind == "net")
     if not nets:
