@@ -30,10 +30,6 @@ class Attribute:
         return self.entry.display
 
     @property
-    def menu_path(self) -> str:
-        return self.entry.menu
-
-    @property
     def default(self) -> Raw:
         return self.entry.default
 

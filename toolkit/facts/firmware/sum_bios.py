@@ -30,11 +30,6 @@ _BOARD = re.compile(r"<Subtitle>\s*Supermicro\s+([^<\s]+)")
 _VERSION = re.compile(r"BIOS Version\s*\(([^)]*)\)")
 
 
-def is_sum_bios(text: str) -> bool:
-    """Whether it is such a file, rather than a resource of Redfish."""
-    return text.lstrip()[:1] == "<"
-
-
 def parse_sum_bios(text: str) -> Bios:
     """Every setting, under the name that this maker's BMC would serve it by.
 
