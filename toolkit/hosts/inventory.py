@@ -13,7 +13,7 @@ import yaml
 from toolkit.errors import InventoryError, UsageError
 from toolkit.hosts.ansible import Group, VariableValue, gather, host_names
 from toolkit.hosts.host import MOST, NOTHING, Host, Inventory, select
-from toolkit.untrusted import Unreadable, read_file, read_yaml_nodes
+from toolkit.untrusted import Unreadable, read_host_text, read_yaml_nodes
 
 _YAML = (".yml", ".yaml", ".json")
 _SECTION = re.compile(r"\[([^]:]+)(?::(\w+))?\]\s*(?:[#;].*)?")
@@ -27,7 +27,7 @@ def read_host_file(file: Path, inventory: Inventory = NOTHING) -> tuple[Host, ..
     :raises InventoryError: the file cannot be read, or one line of it, with its number.
     """
     hosts: dict[str, Host] = {}
-    for number, raw in enumerate(_text(file).split("\n"), start=1):
+    for number, raw in enumerate(read_host_text(file).split("\n"), start=1):
         line = raw.partition("#")[0].strip()
         if not line:
             continue
@@ -51,7 +51,7 @@ def read_inventory(file: Path) -> Inventory:
         raise InventoryError(
             f"{file}: a directory", hint="name one file; or ansible-inventory --list --yaml > FILE"
         )
-    text = _text(file)
+    text = read_host_text(file)
     if text.startswith("#!") and os.access(file, os.X_OK):
         raise InventoryError(
             f"{file}: a program, which is not run",
@@ -65,17 +65,6 @@ def _looks_like_yaml(text: str) -> bool:
     lines = (line.strip() for line in text.split("\n"))
     first = next((line for line in lines if line and not line.startswith("#")), "")
     return first.startswith(("---", "{")) or (first.endswith(":") and "[" not in first)
-
-
-def _text(file: Path) -> str:
-    try:
-        return read_file(file)
-    except UnicodeDecodeError as why:
-        raise InventoryError(f"{file}: is not UTF-8 text", hint="save it as UTF-8") from why
-    except OSError as why:
-        raise InventoryError(
-            f"{file}: cannot be read: {why.strerror}", hint="name a file that can be read"
-        ) from why
 
 
 def read_ini(text: str, file: str) -> dict[str, Group]:

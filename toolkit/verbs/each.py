@@ -22,32 +22,20 @@ Work = Callable[[Host, Transport], T]
 H = TypeVar("H", bound=Hashable)
 
 
-def on_each(
-    fleet: Fleet,
-    title: str,
-    work: Work[T],
-    *,
-    hosts: Sequence[Host] | None = None,
+def on_hosts(
+    fleet: Fleet, title: str, work: Callable[[Host], T], *, hosts: Sequence[Host] | None = None
 ) -> list[Outcome[T]]:
-    """Do ``work`` on each host; after Ctrl-C the outcomes say how far each one got.
+    """Do ``work`` for each host; after Ctrl-C the outcomes say how far each one got.
 
     :param hosts: those of the fleet that are meant; all of them unless given.
     """
     chosen = fleet.hosts if hosts is None else tuple(hosts)
     progress = fleet.access.progress
-
-    def connected(host: Host) -> T:
-        transport = fleet.connect(host)
-        try:
-            return work(host, transport)
-        finally:
-            transport.close()
-
     progress.begin(title, len(chosen))
     try:
         return run_all(
             chosen,
-            connected,
+            work,
             fanout=fleet.access.fanout,
             progress=progress,
             max_fail=fleet.access.max_fail or None,
@@ -56,6 +44,21 @@ def on_each(
         return list(stopped.outcomes)
     finally:
         progress.finish()
+
+
+def on_each(
+    fleet: Fleet, title: str, work: Work[T], *, hosts: Sequence[Host] | None = None
+) -> list[Outcome[T]]:
+    """The same over a connection to each host."""
+
+    def connected(host: Host) -> T:
+        transport = fleet.connect(host)
+        try:
+            return work(host, transport)
+        finally:
+            transport.close()
+
+    return on_hosts(fleet, title, connected, hosts=hosts)
 
 
 def on_saved(

@@ -28,6 +28,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from toolkit import __version__
+from toolkit.built.plan.model import BuiltFile
 from toolkit.errors import UsageError
 from toolkit.package_data import kept
 from toolkit.safe_file import FileLock, hold
@@ -43,23 +44,11 @@ About = tuple[tuple[str, str], ...]  # what went into a build, by name
 
 
 @dataclass(frozen=True, slots=True)
-class EntryFile:
-    """One file of an entry."""
-
-    name: str  # no folder in it
-    data: bytes
-
-    @property
-    def sha256(self) -> str:
-        return sha256(self.data).hexdigest()
-
-
-@dataclass(frozen=True, slots=True)
 class Entry:
     """One build, whole: every file is what the manifest says."""
 
     about: About
-    files: tuple[EntryFile, ...]  # in order of names
+    files: tuple[BuiltFile, ...]  # in order of names
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +126,13 @@ def read_entry(place: Path, digest: str) -> Entry:
     return Entry(manifest.about, files)
 
 
-def _verified(file: Path, size: int, wanted: str) -> EntryFile:
+def _verified(file: Path, size: int, wanted: str) -> BuiltFile:
     """One file, as the manifest has it; a link or a pipe is none of ours."""
     descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as stream:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise Damaged(f"{file.name} is no file")
-        kept = EntryFile(file.name, stream.read())
+        kept = BuiltFile(file.name, stream.read())
     if len(kept.data) != size:
         raise Damaged(f"{file.name} has {len(kept.data)} bytes and should have {size}")
     if kept.sha256 != wanted:

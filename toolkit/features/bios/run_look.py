@@ -24,8 +24,8 @@ from toolkit.node.collect import collect
 from toolkit.redfish.client import Bmc
 from toolkit.redfish.registry import RegistryCache
 from toolkit.rollout.runs import RunFolder
-from toolkit.ssh.pool import Interrupted, run_all
 from toolkit.verbs.access import Fleet
+from toolkit.verbs.each import on_hosts
 from toolkit.want import Role, Want
 
 T = TypeVar("T")
@@ -104,20 +104,7 @@ def look_all(
         beside = _beside(fleet, host, asking, Node(evidence).bmc_machine)
         return replace(judged(host.name, evidence, asking, beside.role), remarks=beside.remarks)
 
-    progress = fleet.access.progress
-    progress.begin("reading BMCs", len(fleet.hosts))
-    try:
-        return run_all(
-            fleet.hosts,
-            work,
-            fanout=fleet.access.fanout,
-            progress=progress,
-            max_fail=fleet.access.max_fail or None,
-        )
-    except Interrupted as stopped:
-        return list(stopped.outcomes)
-    finally:
-        progress.finish()
+    return on_hosts(fleet, "reading BMCs", work)
 
 
 def _refuse_unread_registry(host: str, evidence: Evidence) -> None:

@@ -11,7 +11,7 @@ from typing import TypeVar
 from toolkit.checks.judged import judge_node
 from toolkit.cli.options import BMC, CONSUMERS, HOSTS, REACH, SAVED, WANT, Option, Said
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, Outcome, ToolkitError, UsageError
+from toolkit.errors import ExitCode, Outcome, ToolkitError, UsageError, code_of
 from toolkit.evidence import Evidence
 from toolkit.facts.text.scrub import Scrubber
 from toolkit.features.exercise.run import measured
@@ -22,7 +22,6 @@ from toolkit.groups import Renamed, Wants, numbered
 from toolkit.report.document import Told
 from toolkit.rollout.runs import RunFolder
 from toolkit.verbs.access import Fleet, state_dir
-from toolkit.verbs.cli.doctor import judged_code
 from toolkit.verbs.cli.session import Session, fleet
 from toolkit.verbs.doctor import gather
 from toolkit.verbs.each import Alike, on_saved
@@ -137,7 +136,7 @@ def report(said: Said) -> ExitCode:
         session.say(f"{said.text('html')}: {len(outcomes)} nodes, {size / 1e6:.1f} MB")
     told = [each.map(lambda seen: Told(judged=seen.judged)) for each in outcomes]
     return session.finish(
-        told, session.ended([each.map(lambda seen: seen.judged) for each in outcomes], judged_code)
+        told, session.ended([each.map(lambda seen: seen.judged) for each in outcomes], code_of)
     )
 
 

@@ -26,7 +26,7 @@ from toolkit.cli.options import (
     parted,
 )
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, Outcome, UsageError
+from toolkit.errors import ExitCode, Outcome, UsageError, code_of
 from toolkit.evidence import Frame
 from toolkit.facts.text.foreign import Foreign
 from toolkit.groups import Wants
@@ -40,13 +40,6 @@ from toolkit.verbs.cli.session import Session, fleet, refuse_inside
 from toolkit.verbs.doctor import examine, examine_saved
 from toolkit.verbs.pasted_logs import import_log
 from toolkit.verbs.saved import read_all
-
-
-def judged_code(outcome: Outcome[Judged]) -> ExitCode:
-    """What one host's examination makes of the exit code."""
-    if outcome.error is not None:
-        return outcome.error.exit_code
-    return outcome.get().exit_code
 
 
 @verb(
@@ -99,7 +92,7 @@ def doctor(said: Said) -> ExitCode:
     with textfile(session, _metrics) as teller:
         aside: list[Foreign] = []
         outcomes = _examined(session, wants, aside)
-        code = session.ended(outcomes, judged_code)
+        code = session.ended(outcomes, code_of)
         said.sick.update(_sick(outcomes))
         said.texts.update(each.host for each in outcomes if each.value and each.value.text)
         teller.of(outcomes, code)
@@ -114,7 +107,7 @@ def _reported(
     asked = ("nccl.log", "nccl.agrees") if said.text("nccl_log") else ()
     verbose = said.flag("verbose")
     session.say(report(outcomes, session.paint, verbose=verbose, asked=asked, aside=aside))
-    told = [Outcome(each.host, _told(each.value), each.error) for each in outcomes]
+    told = [each.map(lambda judged: Told(judged=judged)) for each in outcomes]
     return session.finish(told, code, more=foreign_document(aside))
 
 
@@ -165,10 +158,6 @@ def _saved(said: Said) -> list[Path]:
         return [Path(each) for each in parted(said.text("from_"))]
     nobody = not any(said.text(each) for each in ("hosts", "hosts_file", "inventory"))
     return [Path(said.text("nccl_log"))] if nobody and said.text("nccl_log") else []
-
-
-def _told(judged: Judged | None) -> Told | None:
-    return Told(judged=judged) if judged else None
 
 
 @verb(

@@ -151,7 +151,7 @@ def _errors(outcomes: Sequence[Outcome[Planned]]) -> list[tuple[str, ToolkitErro
 
 def judged_of(outcomes: Sequence[Outcome[Planned]]) -> list[Outcome[Judged]]:
     """The verdicts alone."""
-    return [Outcome(e.host, e.value.judged if e.value else None, e.error) for e in outcomes]
+    return [each.map(lambda planned: planned.judged) for each in outcomes]
 
 
 @verb(
@@ -307,10 +307,7 @@ def tell_back(session: Session, rolled: Rolled[RolledBack]) -> ExitCode:
             session.say(f"{outcome.host}: {done}{'; rebooted' * outcome.value.rebooted}")
     for line in errors(((each.host, each.error) for each in outcomes), session.paint):
         session.say(line)
-    told = [
-        Outcome(e.host, Told(steps=tuple(e.value.steps)) if e.value else None, e.error)
-        for e in outcomes
-    ]
+    told = [each.map(lambda back: Told(steps=tuple(back.steps))) for each in outcomes]
     tell_halt(rolled)
     return session.finish(told, ended(session, rolled))
 

@@ -68,10 +68,7 @@ def why(said: Said) -> ExitCode:
     """
     said, about = asked(said)
     session = Session.begin("why", said)
-    outcomes = [
-        Outcome(each.host, _answer(each.value, about) if each.value else None, each.error)
-        for each in _looked(session)
-    ]
+    outcomes = [each.map(lambda node: _answer(node, about)) for each in _looked(session)]
     code = session.ended(outcomes, _code)
     for each in outcomes:
         if each.value:
