@@ -23,15 +23,13 @@ from toolkit.facts.rdma.registration import (
     cause,
 )
 from toolkit.groups import Wants
-from toolkit.hosts.host import Host, fold
+from toolkit.hosts.host import fold
 from toolkit.report.document import Json, picked
 from toolkit.report.table import columns, wrapped
 from toolkit.report.text import verdict_text
 from toolkit.rollout.runs import RunFolder
-from toolkit.ssh.transport import Transport
 from toolkit.verbs.access import Fleet
-from toolkit.verbs.each import on_each
-from toolkit.verbs.reading import read_node
+from toolkit.verbs.reading import read_each
 from toolkit.want import Want
 
 SCHEMA = "gdr-toolkit/register/1"
@@ -65,13 +63,9 @@ class RegisterTrial:
 
 def register(fleet: Fleet, wants: Wants, folder: RunFolder) -> list[Outcome[RegisterTrial]]:
     """Try it on every node, at once; the evidence goes into the run's folder."""
-
-    def work(host: Host, transport: Transport) -> RegisterTrial:
-        evidence = read_node(fleet, host, transport)
-        folder.keep_evidence(host.name, evidence)
-        return judged(host.name, evidence, wants.of(host.name))
-
-    return on_each(fleet, "registering", work)
+    return read_each(
+        fleet, folder, lambda name, found: judged(name, found, wants.of(name)), title="registering"
+    )
 
 
 def judged(host: str, evidence: Evidence, want: Want) -> RegisterTrial:

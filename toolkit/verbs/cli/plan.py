@@ -41,6 +41,7 @@ from toolkit.rollout.journal import Story
 from toolkit.rollout.run import Rolled
 from toolkit.suites.run import verified_document
 from toolkit.verbs.access import state_dir
+from toolkit.verbs.cli.nodes import each_node
 from toolkit.verbs.cli.rollout import (
     COUNTED,
     ROLLOUT,
@@ -52,11 +53,10 @@ from toolkit.verbs.cli.rollout import (
 )
 from toolkit.verbs.cli.session import Session, access, consent, fleet
 from toolkit.verbs.cli.signing import SIGN, signing_of
-from toolkit.verbs.plan import Planned, plan_all, plan_saved, write_bundles
+from toolkit.verbs.plan import Planned, planning, write_bundles
 from toolkit.verbs.rollback import RolledBack, undoing
 from toolkit.verbs.rollback import rollback as rollback_nodes
 from toolkit.verbs.rollback import undo as undo_nodes
-from toolkit.verbs.saved import read_saved
 from toolkit.want import Modules
 
 DIFF = Option("diff", False, "show the lines that change", anew=True)
@@ -87,12 +87,8 @@ def plan(said: Said) -> ExitCode:
 
 
 def _planned(session: Session, *, untried: bool = False) -> list[Outcome[Planned]]:
-    said, wants, shelf = session.said, session.wants(), shelf_of(session)
-    if said.text("from_"):
-        saved = read_saved(Path(said.text("from_")))
-        return plan_saved(saved, wants, session.today, shelf, untried=untried)
-    with fleet(said) as opened:
-        return plan_all(opened, wants, session.today, session.folder, shelf, untried=untried)
+    work = planning(session.wants(), session.today, shelf_of(session), untried=untried)
+    return each_node(session, work, title="planning")
 
 
 def shelf_of(session: Session) -> Shelf | None:
