@@ -55,9 +55,7 @@ class ExpectedFigure:
 def expected(test: Test, nodes: Mapping[str, Node]) -> ExpectedFigure:
     """What the slower end makes of it; nothing where an end's node was not read."""
     if test.kind is Kind.COLLECTIVE:
-        return ExpectedFigure(
-            None, "between GPUs of one node through its own HCAs: nothing predicts it"
-        )
+        return ExpectedFigure(None, "between GPUs of one node through its own HCAs: nothing predicts it")
     found: list[Estimate] = []
     redirects: list[str] = []
     translated = False
@@ -201,13 +199,7 @@ def _judge_one(
     ports = (*by_machine(measured, nodes), *by_ports(measured, figure.moved, figure.mtu))
     above = by_line(test, figure.value, nodes) if unit is Unit.GBS else ()
     points = (*ended, *figure.points, *ports, *above)
-    troubles = tuple(
-        f"{name} grew by {count} on {end.host} {end.hca}"
-        for role, end in measured.test.ends
-        for port in (measured.said[role].ports if role in measured.said else ())
-        if (port.device, port.port) == (end.hca, end.port)
-        for name, count in port.troubles
-    )
+    troubles = tuple(_troubles(measured))
     if not figure.value:
         few = f"{test.tool} says 0: too little was moved in the time, or its clock was not steady"
         return JudgedTest(test, Status.UNKNOWN, few, points=points, troubles=troubles)
@@ -340,6 +332,16 @@ def _without(measured: Measured, said: Said, why: str) -> JudgedTest:
 def _follows(trouble: PerftestTrouble) -> bool:
     """Whether that may be but the other end's failure."""
     return trouble.why in {Why.OTHER, Why.CONNECT, Why.LOST, Why.QUEUE_PAIR}
+
+
+def _troubles(measured: Measured) -> list[str]:
+    return [
+        f"{name} grew by {count} on {end.host} {end.hca}"
+        for role, end in measured.test.ends
+        for port in (measured.said[role].ports if role in measured.said else ())
+        if (port.device, port.port) == (end.hca, end.port)
+        for name, count in port.troubles
+    ]
 
 
 def _shown(value: float, unit: Unit) -> str:
