@@ -19,7 +19,7 @@ TEST = (
         "tier",
         "",
         "only these, each as a whole: "
-        "lint,unit,scripts,modules,builds,machine,vagrant,fleet,bmc,kubernetes,documents,cluster,slurm,pages,suites,wheel",
+        "lint,unit,scripts,modules,builds,vagrant,fleet,bmc,kubernetes,documents,cluster,slurm,pages,machine,suites,wheel",
         "t",
     ),
     Option("all", False, "every tier but those that want to be named, each as a whole: as CI does"),

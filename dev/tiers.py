@@ -7,7 +7,7 @@ Every test runs in exactly one tier. Folders with a tier of their own are those 
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 from dev.tools import MARKS, SHELLCHECK, Tool, for_few
@@ -112,16 +112,17 @@ def _pytest(
     needs: tuple[Tool, ...] = (),
     parallel: bool = True,
     marks: str = "",
+    few: tuple[Tool, ...] = (),
 ) -> Step:
     argv = _python("pytest", _LONG, *words)
-    return Step(title, argv, needs, tests=True, parallel=parallel, marks=marks)
+    return Step(title, argv, needs, few, tests=True, parallel=parallel, marks=marks)
 
 
 def _marked(title: str, marks: str, mark: str, *words: str) -> Step:
     """The tests outside ``APART`` that these marks select; ``mark`` says what they need."""
     ignored = [f"--ignore={folder}" for folder in APART]
-    step = _pytest(title, "tests", *ignored, *words, needs=MARKS.get(mark, ()), marks=marks)
-    return replace(step, few=for_few(mark))
+    needs, few = MARKS.get(mark, ()), for_few(mark)
+    return _pytest(title, "tests", *ignored, *words, needs=needs, marks=marks, few=few)
 
 
 def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
@@ -136,7 +137,8 @@ def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
         Step("shellcheck", ("shellcheck", "--external-sources", *scripts), (SHELLCHECK,)),
     )
     return (
-        Tier("lint", "style, types and shell", style, first=True, together=True),
+        # Beside the tests: of its steps mypy takes longest by far, and one processor.
+        Tier("lint", "style, types and shell", style, first=True, together=True, waits=True),
         Tier(
             "unit",
             "parts, and simulated nodes",
@@ -176,12 +178,6 @@ def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
             disk=True,
         ),
         Tier(
-            "machine",
-            "nodes that boot: real GRUB, kernels, IOMMU groups and ACS registers under emulation",
-            (_marked("machine", "machine and not sshd", "machine", _OURS),),
-            disk=True,
-        ),
-        Tier(
             "vagrant",
             "vagrant up with a box of our own, and the suites against it",
             (
@@ -212,7 +208,7 @@ def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
         Tier(
             "kubernetes",
             "what pods run, in real namespaces; what is rendered, by published schemas; kubectl",
-            (_pytest("kubernetes", "tests/kube", needs=MARKS["kube"]),),
+            (_pytest("kubernetes", "tests/kube", needs=MARKS["kube"], few=for_few("kube")),),
             waits=True,
         ),
         Tier(
@@ -237,6 +233,13 @@ def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
             "the pages that we write, in a real browser",
             (_pytest("pages", "tests/pages", needs=MARKS["pages"]),),
             waits=True,
+        ),
+        Tier(
+            "machine",
+            "nodes that boot: real GRUB, kernels, IOMMU groups and ACS registers under emulation",
+            (_marked("machine", "machine and not sshd", "machine", _OURS),),
+            disk=True,
+            waits=True,  # for boots; its guests and what builds compile fill each other's gaps
         ),
         Tier(
             "suites",

@@ -24,6 +24,11 @@ CAPS = "process:/proc/1\nUid:\t0\t0\t0\t0\nCapEff:\t{}\n"
 DEFAULT, IPC_LOCK = "00000000a80425fb", "00000000a80465fb"
 FIRST, MAPPED = "uid_map:         0          0 4294967295\n", "uid_map: 0 1000 1\n"
 UVERBS = [f"/dev/infiniband/uverbs{number}" for number in range(3)]
+WHOLE = (
+    f"{LIBS}/libibverbs.so.1 -> libibverbs.so.1.14.50.0\n"
+    f"{LIBS}/libibverbs/libmlx5-rdmav34.so -> ../libmlx5.so.1.24.50.0\n"
+)
+TAKES = f"{LIBS}/libibverbs.so.1 takes 34 {{}}\n"
 
 
 def leader(caps: str = DEFAULT, memlock: str = "unlimited", maps: str = FIRST) -> str:
@@ -48,8 +53,7 @@ WELL: dict[str, Override] = {
     "inside/rdma-open": opened(),
     "inside/rdma-devices": "".join(f"/sys/class/infiniband/mlx5_{n} -> x\n" for n in range(3)),
     "inside/gpu-nodes": "/dev/nvidia0\n/dev/nvidia1\n/dev/nvidiactl\n",
-    "inside/providers": f"{LIBS}/libibverbs.so.1 -> libibverbs.so.1.14.50.0\n"
-    f"{LIBS}/libibverbs/libmlx5-rdmav34.so -> ../libmlx5.so.1.24.50.0\n",
+    "inside/providers": WHOLE,
     "inside/drivers": "/etc/libibverbs.d/mlx5.driver:driver mlx5\n",
     "inside/mlx5-libraries": f"{LIBS}/libmlx5.so.1 yes\n",
     "inside/cuda-libraries": f"{LIBS}/libcuda.so.1 -> libcuda.so.580.126.16\n",
@@ -120,6 +124,17 @@ ROWS: list[Row] = [
     Row("no-libibverbs", "inside.provider", FAIL, "no libibverbs.so.1", well(providers="")),
     Row("libibverbs-alone", "inside.provider", FAIL, "no provider for mlx5: no libmlx5-rdmav*.so",
         well(providers=NEW)),
+    Row("a-provider-of-another-rdma-core", "inside.provider", FAIL,
+        "does not look for libmlx5-rdmav34.so", well(providers=WHOLE + TAKES.format("no"))),
+    Row("a-provider-of-the-same", "inside.provider", PASS, "mlx5, rdma-core 50.0",
+        well(providers=WHOLE + TAKES.format("yes"))),
+    Row("of-two-libraries-one-takes-it", "inside.provider", PASS, "mlx5",
+        well(providers=WHOLE + TAKES.format("no") + TAKES.format("yes"))),
+    Row("of-two-providers-one-is-taken", "inside.provider", PASS, "mlx5",
+        well(providers=WHOLE + f"{LIBS}/libmlx5-rdmav59.so\n" + TAKES.format("no")
+             + f"{LIBS}/libibverbs.so.1 takes 59 yes\n")),
+    Row("nobody-could-ask-it", "inside.provider", PASS, "mlx5",
+        well(providers=WHOLE + TAKES.format("unreadable"))),
     Row("a-copy-of-libraries", "inside.provider", FAIL, "no /etc/libibverbs.d/mlx5.driver",
         well(drivers="")),
     Row("named-by-a-variable", "inside.provider", PASS, "mlx5",

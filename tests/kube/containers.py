@@ -25,7 +25,7 @@ COMMANDS = ("sh", "sleep", "readlink", "grep", "tr", "env", "cat")
 FILES: dict[str, bytes | str] = {
     "etc/os-release": b'ID=ubuntu\nVERSION_ID="24.04"\n',
     "etc/libibverbs.d/mlx5.driver": b"driver mlx5\n",
-    f"{LIBS}/libibverbs.so.1.14.50.0": ELF % b"ibv_reg_dmabuf_mr",
+    f"{LIBS}/libibverbs.so.1.14.50.0": ELF % b"ibv_reg_dmabuf_mr\0lib%s-rdmav34.so",
     f"{LIBS}/libibverbs.so.1": "libibverbs.so.1.14.50.0",
     f"{LIBS}/libmlx5.so.1.24.50.0": ELF % b"mlx5dv_reg_dmabuf_mr",
     f"{LIBS}/libmlx5.so.1": "libmlx5.so.1.24.50.0",

@@ -6,6 +6,7 @@ does with pyxis. The namespace is real, and so is what the probe finds of it.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -13,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from tests import invoked
 from tests.kube.containers import FILES, laid_out, sleeping
 from tests.replay import ReplayTransport
-from toolkit.errors import TransportError
+from toolkit.errors import ExitCode, TransportError
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.node.collect import Register, probe_script
 from toolkit.node.inside import parse_inside, refuse_missing
@@ -94,3 +96,12 @@ def test_registration_is_tried_by_what_is_in_it() -> None:
     assert "libibverbs - /nowhere.so" in frame.text or "nowhere.so" in frame.text
     assert "registration" not in found.frames
     assert found.within().text("registration") == frame.text
+
+
+def test_what_was_tried_in_it_is_told_of_it(tmp_path: Path) -> None:
+    """By the verb, on this machine: the table and the document name what was entered."""
+    words = ("--register", "--hosts", "localhost", "--transport", "local", "--inside", "chroot:/.")
+    done = invoked.gdr("exercise", *words, state=tmp_path)
+    assert "localhost in chroot /.: " in done.stdout, done.stderr
+    (host,) = json.loads(invoked.gdr("exercise", *words, "--json", state=tmp_path).stdout)["hosts"]
+    assert (host["inside"], done.returncode) == ("chroot /.", ExitCode.UNKNOWN)

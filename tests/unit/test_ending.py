@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -197,28 +198,36 @@ def test_it_counts_nodes_and_names_the_command(
 
 
 @pytest.mark.parametrize(
-    ("sick", "codes", "line"),
+    ("sick", "beyond", "codes", "line"),
     [
-        ({"gpu1": False}, {"gpu1": 2}, "something fails on gpu1 (sick: drain it); see above"),
         (
-            {"gpu1": True},
+            {"gpu1"},
+            {"gpu1"},
+            {"gpu1": 2},
+            "something fails on gpu1 (sick: drain it); see above",
+        ),
+        ((), {"gpu1"}, {"gpu1": 2}, "something fails on gpu1; see above"),
+        (
+            {"gpu1"},
+            (),
             {"gpu1": 2, "gpu2": 2},
             "something fails on 2 of 2 nodes (1 of them sick: drain it);"
             " ./invokew plan --hosts 'gpu[1-2]' shows what would mend the rest",
         ),
         (
-            {"gpu1": False, "gpu2": False},
+            {"gpu1", "gpu2"},
+            {"gpu1", "gpu2"},
             {"gpu1": 2, "gpu2": 2, "gpu3": 2, "gpu4": 0},
             "something fails on 3 of 4 nodes (2 of them sick: drain them);"
             " ./invokew plan --hosts gpu3 shows what would mend the rest",
         ),
     ],
-    ids=["merely-sick", "sick-and-set-up-wrong", "some-are-merely-sick"],
+    ids=["merely-sick", "of-a-container", "sick-and-set-up-wrong", "some-are-merely-sick"],
 )
-def test_no_plan_is_named_for_what_is_merely_sick(
-    sick: dict[str, bool], codes: dict[str, int], line: str
+def test_no_plan_is_named_for_what_none_mends(
+    sick: Iterable[str], beyond: Iterable[str], codes: dict[str, int], line: str
 ) -> None:
-    told = Said(GPUS, sick=sick)
+    told = Said(GPUS, sick=set(sick), beyond=set(beyond))
     code = record(told, [(host, ExitCode(each)) for host, each in codes.items()])
     assert ending("doctor", code, told) == f"exit 2: {line}"
 

@@ -123,10 +123,10 @@ def test_all_checks_and_one(told: Tell) -> None:
 
 def test_a_host_is_told_by_what_is_known_of_it_and_null(told: Tell) -> None:
     found = told("hosts", "--hosts", "root@gpu1:2222,gpu2", schema="hosts")
-    assert found["hosts"] == [
-        {"name": "root@gpu1:2222", "address": "gpu1", "user": "root", "port": 2222, "groups": []},
-        {"name": "gpu2", "address": "gpu2", "user": None, "port": None, "groups": []},
-    ]
+    unsaid = dict.fromkeys(("jump", "key_file", "bmc", "away"))
+    first = {"name": "root@gpu1:2222", "address": "gpu1", "user": "root", "port": 2222}
+    second = {"name": "gpu2", "address": "gpu2", "user": None, "port": None}
+    assert found["hosts"] == [{**each, "groups": [], **unsaid} for each in (first, second)]
 
 
 @pytest.mark.parametrize("words", [(), ("--reset",)])

@@ -27,7 +27,7 @@ from dev.tiers import (
     succeeded,
     table,
 )
-from dev.tools import MARKS, SHELLCHECK, SSH, SSHD, Tool, sentence
+from dev.tools import MARKS, SHELLCHECK, SSH, SSHD, SUPERUSER, Tool, sentence
 from toolkit.errors import ExitCode, ToolkitError, UsageError
 
 TIERS = table(("a.sh",))
@@ -38,8 +38,8 @@ TESTS = Step("tests", ("pytest",), tests=True, parallel=True)
 
 def test_the_tiers_run_from_quick_to_slow() -> None:
     names = ["lint", "unit", "scripts", "modules", "builds"]
-    names += ["machine", "vagrant", "fleet", "bmc", "kubernetes", "documents", "cluster"]
-    names += ["slurm", "pages", "suites", "wheel"]
+    names += ["vagrant", "fleet", "bmc", "kubernetes", "documents", "cluster"]
+    names += ["slurm", "pages", "machine", "suites", "wheel"]
     assert [tier.name for tier in TIERS] == names
 
 
@@ -109,6 +109,11 @@ def test_a_tier_uses_what_few_of_its_tests_need() -> None:
     assert uses["lint"] == {SHELLCHECK}
 
 
+def test_each_tool_that_a_mark_names_is_used_by_a_tier_that_is_installed_for() -> None:
+    used = {tool for tier in TIERS for tool in tier.uses}
+    assert {tool for tools in MARKS.values() for tool in tools} <= {*used, SUPERUSER}
+
+
 def test_tiers_are_chosen_by_name_and_keep_their_order() -> None:
     assert [tier.name for tier in choose(TIERS, "fleet, lint")] == ["lint", "fleet"]
 
@@ -117,7 +122,7 @@ def test_a_newcomers_run_is_short_and_says_what_it_left_out() -> None:
     chosen = choose(TIERS, "")
     assert [tier.name for tier in chosen] == ["lint", "unit", "suites", "wheel"]
     told = tiers.left_out(TIERS, chosen, quick=True)
-    assert "scripts, modules, builds, machine, fleet" in told[0]
+    assert "scripts, modules, builds, fleet, bmc" in told[0]
     assert told[0].endswith("./invokew test --all")
     assert "exhaustive" in told[1]
     assert told[2].endswith("--tier vagrant,cluster")
@@ -141,8 +146,8 @@ def test_an_unknown_tier_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UsageError, match="no tier 'units'") as refused:
         choose(TIERS, "lint,units")
     assert refused.value.hint == (
-        "tiers: lint, unit, scripts, modules, builds, machine, vagrant, fleet, bmc, kubernetes, "
-        "documents, cluster, slurm, pages, suites, wheel"
+        "tiers: lint, unit, scripts, modules, builds, vagrant, fleet, bmc, kubernetes, "
+        "documents, cluster, slurm, pages, machine, suites, wheel"
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.judged import HEALTHY, SLOW, judged
-from toolkit.checks.check import Impact, failed
+from toolkit.checks.check import Finding, Impact, failed
 from toolkit.errors import ExitCode, Outcome
 from toolkit.features.page.show.parts import MEANS, STATES
 from toolkit.report import prometheus, sarif
@@ -31,6 +31,22 @@ def test_the_worst_impact_names_the_state() -> None:
 
 def test_it_ends_with_the_exit_code_of_any_failure() -> None:
     assert DYING.exit_code is ExitCode.FAILED
+
+
+@pytest.mark.parametrize(
+    ("findings", "mendable"),
+    [
+        ({"gpu__xid": DEAD}, False),
+        ({"inside__shm": failed("62 MiB", expected="1 GiB")}, False),
+        ({"inside__shm": failed("62 MiB", expected="1 GiB"), "peermem__loaded": BROKE}, True),
+        ({}, True),
+    ],
+    ids=["hardware", "a-container", "a-container-and-its-node", "nothing-fails"],
+)
+def test_no_plan_mends_hardware_or_what_is_in_a_container(
+    findings: dict[str, Finding], mendable: bool
+) -> None:
+    assert judged("gpu1", **findings).mendable is mendable
 
 
 def test_the_last_line_says_what_to_do_with_it() -> None:

@@ -125,3 +125,10 @@ def test_a_demo_node_is_planned_from_the_installed_package(installed: Path) -> N
     plan = _run(installed / "env" / "bin" / "gdr", "bundle", "--hosts", "demo", cwd=installed)
     assert plan.strip()
     assert list((installed / "bundles").glob("*/apply.sh"))
+
+
+def test_a_folder_of_ones_own_has_the_verbs_for_plain_invoke(installed: Path) -> None:
+    python, folder = installed / "env" / "bin" / "python", installed / "site"
+    _run(python, "-m", "toolkit.cli", "init", "--folder", folder, cwd=installed)
+    told = _run(python, "-m", "invoke", "doctor", "--hosts", "demo-healthy", cwd=folder)
+    assert "1 of 1 node is ready for GPUDirect RDMA." in told

@@ -77,8 +77,10 @@ class Judged:
 
     @property
     def mendable(self) -> bool:
-        """Whether something fails that a change could mend: of what is sick none does."""
-        return any(each.check.impact is not Impact.SICK for each in self.having(Status.FAIL))
+        """Whether a plan may mend what fails: not hardware, and not what is in a container."""
+        failing = self.having(Status.FAIL)
+        others = [each.check for each in failing if not each.check.id.startswith("inside.")]
+        return not failing or any(each.impact is not Impact.SICK for each in others)
 
     @property
     def state(self) -> str:

@@ -342,8 +342,10 @@ class Said:
     dry: bool = False  # invoke --dry
     # How each host ended, by the verb's own word, for the last line.
     ended: list[tuple[str, ExitCode]] = field(default_factory=list, compare=False)
-    # The sick among them, and whether something else fails there too, which a plan may mend.
-    sick: dict[str, bool] = field(default_factory=dict, compare=False)
+    # The sick among them: whom to drain.
+    sick: set[str] = field(default_factory=set, compare=False)
+    # Those of which nothing that fails is mended by a plan.
+    beyond: set[str] = field(default_factory=set, compare=False)
     # Those that are no node but a text, which no plan changes.
     texts: set[str] = field(default_factory=set, compare=False)
     # Where a run was taken up: what holds of it, in place of the few words that were typed.

@@ -94,7 +94,7 @@ def ending(verb: str, code: ExitCode, said: Said) -> str:
     if worst_off and worst_off <= said.texts and verb == "doctor":
         shown = _shows_all(said)
         return f"exit {int(code)}: {', '.join(facts)}; {shown or 'see above'}"
-    mendable = {host for host in worst_off - said.texts if said.sick.get(host, True)}
+    mendable = worst_off - said.texts - said.beyond
     shown = "" if worst_off and not mendable else _command(verb, code, said, fold(mendable))
     return f"exit {int(code)}: {', '.join(facts)}; {shown or 'see above'}"
 
@@ -106,7 +106,7 @@ def _shows_all(said: Said) -> str:
 
 def _sick(hosts: set[str], said: Said, whole: int) -> str:
     """Whom to drain: nothing that a plan could change mends failing hardware."""
-    count = len(hosts & said.sick.keys())
+    count = len(hosts & said.sick)
     of_them = "" if whole == 1 else f"{count} of them "
     return f" ({of_them}sick: drain {'it' if count == 1 else 'them'})" if count else ""
 

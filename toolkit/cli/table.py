@@ -59,6 +59,7 @@ VERBS = tuple(
     explain verbs.cli.catalogue.explain
     why verbs.cli.why.why
     hosts verbs.cli.doctor.hosts
+    init verbs.cli.init.init
     demo verbs.cli.demo.demo
     image.image* features.image.cli.image
     image.diff features.image.cli.diff

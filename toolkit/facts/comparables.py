@@ -15,6 +15,7 @@ from toolkit.errors import NoEvidence, read_or
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.config_space import Acs
 from toolkit.facts.pci.functions import PciFunction
+from toolkit.facts.rdma.roce import Gid
 
 NVME = 0x0108  # class and subclass
 
@@ -109,6 +110,35 @@ def _ports(node: Node) -> Iterator[Trait]:
     for each in node.rdma_devices:
         words = [f"{p.number}: {p.state} {p.rate} {p.link_layer}" for p in each.ports]
         yield Trait(each.address or each.name, "; ".join(words))
+
+
+def _mtus(node: Node) -> Iterator[Trait]:
+    """Of RoCE the net device's: of two ends the smaller counts, or nothing arrives."""
+    for each in node.rdma_devices:
+        nets = [node.net_devices[name] for name in each.netdevs if name in node.net_devices]
+        if nets and any(port.link_layer == "Ethernet" for port in each.ports):
+            yield Trait(each.address or each.name, ", ".join(str(net.mtu) for net in nets))
+
+
+def _gids(node: Node) -> Iterator[Trait]:
+    """What stands at which index, for jobs name one for all nodes; of InfiniBand the subnet."""
+    for each in node.rdma_devices:
+        own = [gid for gid in node.gids if gid.device == each.name]
+        layers = {port.number: port.link_layer for port in each.ports}
+        told = (
+            f"subnet {gid.address.exploded[:19]}"
+            if layers.get(gid.port) == "InfiniBand"
+            else f"{gid.index}: {gid.type or 'no type'} {_family(gid)}"
+            for gid in own
+        )
+        if own:
+            yield Trait(each.address or each.name, ", ".join(dict.fromkeys(told)))
+
+
+def _family(gid: Gid) -> str:
+    if gid.address.ipv4_mapped:
+        return "IPv4"
+    return "IPv6" if gid.routable else "link-local"
 
 
 def interesting(function: PciFunction) -> bool:
@@ -226,6 +256,8 @@ TOPICS = (
     Topic("IOMMU domain", _domains, placed=True),
     Topic("HCA firmware", _firmware_of_hcas, placed=True),
     Topic("RDMA port", _ports, placed=True),
+    Topic("RDMA MTU", _mtus, placed=True),
+    Topic("GIDs", _gids, placed=True),
 )
 
 

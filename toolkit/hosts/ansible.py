@@ -1,15 +1,16 @@
 """What an Ansible inventory says about hosts, once INI or YAML has been read into groups.
 
-Ansible documents: "How to build your inventory". Variables of a host go over those of its
-groups, a child group's over its parent's, and ``all`` comes last. Only variables that say
-how to reach a host count; the hundreds of others are left alone.
+Ansible documents: "How to build your inventory", "Understanding variable precedence". Variables
+of a host go over those of its groups, a child group's over its parent's, and ``all`` comes last;
+files of ``group_vars`` go over what the inventory says of groups, those of ``host_vars`` over all.
+Only variables that say how to reach a host count; the hundreds of others are left alone.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from toolkit.errors import InventoryError, UsageError
@@ -22,7 +23,11 @@ _VARIABLES = {  # Ansible's names for one thing, the first that is set counts
     "port": ("ansible_port", "ansible_ssh_port"),
     "key_file": ("ansible_ssh_private_key_file", "ansible_private_key_file"),
     "bmc": ("bmc",),
+    "connection": ("ansible_connection",),
+    "become_user": ("ansible_become_user",),
+    "become_method": ("ansible_become_method",),
 }
+_BY_SSH = ("", "ssh", "smart", "paramiko", "paramiko_ssh")
 _SSH_ARGS = ("ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_args")
 _RANGE = re.compile(r"\[(\w+):(\w+)(?::(\d+))?\]")
 _MOST = 100_000  # hosts that one pattern may stand for
@@ -37,44 +42,64 @@ class VariableValue:
 
     text: str
     where: str
+    vault: bool = False  # encrypted
 
 
 @dataclass(slots=True)
 class Group:
-    """One group as the file has it. Mutable: a file may come back to a group later."""
+    """One group as the file has it. Mutable: a file may come back to a group later.
+
+    The group "all" has every host, with its variables: of two groups that give it one, the later
+    line counts, whichever group lies deeper.
+    """
 
     hosts: dict[str, dict[str, VariableValue]] = field(default_factory=dict)  # variables by name
     children: list[str] = field(default_factory=list)
     values: dict[str, VariableValue] = field(default_factory=dict)
 
 
-def gather(groups: dict[str, Group], where: str) -> Inventory:
+Variables = Mapping[str, Mapping[str, VariableValue]]  # of groups or hosts, by their names
+_NO_FILES: Variables = {}
+
+
+def gather(
+    groups: dict[str, Group],
+    where: str,
+    group_files: Variables = _NO_FILES,
+    host_files: Variables = _NO_FILES,
+) -> Inventory:
     """The inventory that ``groups`` amounts to.
 
+    :param group_files: what files of ``group_vars`` say, by group; ``host_files`` likewise.
     :raises InventoryError: a value makes no sense, or groups contain one another.
     """
     names: dict[str, dict[str, None]] = {}
-    layers: dict[str, list[tuple[int, str]]] = {}  # of a host: (depth, group)
+    layers: dict[str, list[tuple[int, int, str]]] = {}  # of a host: (depth, priority, group)
     for name in groups:
         if name != "all":
             names[name] = dict.fromkeys(_members(groups, name, where, set()))
     for name, depth in _depths(groups, where).items():
+        layer = (depth, _priority(groups[name]), name)
         for host in names.get(name, ()):
-            layers.setdefault(host, []).append((depth, name))
-    ungrouped = groups.get("all", Group()).hosts
-    everyone = dict.fromkeys(
-        [*ungrouped, *(host for group in groups.values() for host in group.hosts)]
-    )
+            layers.setdefault(host, []).append(layer)
+    everyone = groups.get("all", Group()).hosts
     hosts = {}
     for host in everyone:
-        inside = [name for _, name in sorted(layers.get(host, []))]
+        inside = ["all", *(name for _, _, name in sorted(layers.get(host, [])))]
         values: dict[str, VariableValue] = {}
-        for each in ("all", *inside):
+        for each in inside:
             values |= groups.get(each, Group()).values
-        for each in ("all", *inside):
-            values |= groups.get(each, Group()).hosts.get(host, {})
+        for each in inside if inside[1:] else ["all", "ungrouped"]:
+            values |= group_files.get(each, {})
+        values |= everyone[host]
+        values |= host_files.get(host, {})
         hosts[host] = _host(host, values, tuple(n for n in names if host in names[n]))
     return Inventory(hosts, {name: tuple(members) for name, members in names.items()})
+
+
+def _priority(group: Group) -> int:
+    value = group.values.get("ansible_group_priority")
+    return int(value.text) if value and re.fullmatch(r"-?[0-9]{1,9}", value.text) else 1
 
 
 def unfold_ansible(pattern: str, where: str) -> list[str]:
@@ -190,10 +215,25 @@ def _host(name: str, values: dict[str, VariableValue], groups: tuple[str, ...]) 
         bmc=found["bmc"],
         groups=groups,
         key_file=found["key_file"] or key_file,
+        away=_no_way(found),
         options=options,
     )
     _check(host, values)
     return host
+
+
+def _no_way(found: dict[str, str]) -> str:
+    """Why we cannot reach it as it says; "" where we can. Root is become by sudo alone."""
+    plain = {key: each.removeprefix("ansible.builtin.") for key, each in found.items()}
+    if plain["connection"] not in _BY_SSH:
+        return f"reached by ansible_connection={found['connection']}, and we have SSH alone"
+    if plain["user"] == "root":
+        return ""
+    if plain["become_method"] not in ("", "sudo"):
+        return f"root by ansible_become_method={found['become_method']}, and we have sudo alone"
+    if plain["become_user"] not in ("", "root"):
+        return f"changed as ansible_become_user={found['become_user']}, and we need root"
+    return ""
 
 
 def _check(host: Host, values: dict[str, VariableValue]) -> None:
@@ -218,6 +258,11 @@ def _evaluate(host: str, value: VariableValue | None) -> str:
     """A variable's text; of templates only the host's own name is understood."""
     if value is None:
         return ""
+    if value.vault:
+        raise InventoryError(
+            f"{value.where}: it is in a vault, which only Ansible can open",
+            hint="say in the clear how a host is reached, and keep secrets in the vault",
+        )
     text = re.sub(r"\{\{\s*inventory_hostname\s*\}\}", host, value.text)
     if "{{" in text or "{%" in text:
         raise InventoryError(

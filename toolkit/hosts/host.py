@@ -48,7 +48,7 @@ class Host:
     bmc: str = ""  # address of the management controller
     groups: tuple[str, ...] = ()
     key_file: str = ""  # identity file
-    away: str = ""  # why nobody need knock: "not created", of a machine of Vagrant's
+    away: str = ""  # why nobody need knock: "not created"; behind "is"
     options: tuple[tuple[str, str], ...] = ()  # further ssh_config keywords for this host alone
     new_keys: str = (
         ""  # the one file of its known keys, which takes its first; "" for no such trust

@@ -5,19 +5,23 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import yaml
 
 from toolkit.errors import InventoryError, UsageError
 from toolkit.hosts.ansible import Group, VariableValue, gather, host_names
+from toolkit.hosts.ansible_files import VAULT, ask_ansible, sources, vars_files
+from toolkit.hosts.clustershell import is_clustershell, read_clustershell
 from toolkit.hosts.host import MOST, NOTHING, Host, Inventory, select
 from toolkit.untrusted import Unreadable, read_host_text, read_yaml_nodes
 
 _YAML = (".yml", ".yaml", ".json")
 _SECTION = re.compile(r"\[([^]:]+)(?::(\w+))?\]\s*(?:[#;].*)?")
 _VARIABLE = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(.*)")
+_PLUGIN = re.compile(r"^[\"']?plugin[\"']?\s*:\s*[\"']?\w", re.MULTILINE)
+_VAULTS = ("!vault", "!vault-encrypted")
 _NULLS = ("", "~", "null", "Null", "NULL")
 
 
@@ -42,23 +46,61 @@ def read_host_file(file: Path, inventory: Inventory = NOTHING) -> tuple[Host, ..
     return tuple(hosts.values())
 
 
-def read_inventory(file: Path) -> Inventory:
-    """Read an Ansible inventory, INI or YAML, by its suffix or else by its looks.
+def read_inventory(source: Path) -> Inventory:
+    """Read an Ansible inventory, with ``group_vars`` and ``host_vars`` beside it.
 
+    :param source: a file, INI or YAML by its suffix or else by its looks, or a folder of such
+        files. A program, and the configuration of a plugin, is asked for by ansible-inventory.
+        Or ClusterShell's groups.conf.
     :raises InventoryError: it cannot be read, with file and line.
     """
-    if file.is_dir():
-        raise InventoryError(
-            f"{file}: a directory", hint="name one file; or ansible-inventory --list --yaml > FILE"
-        )
+    if not source.is_dir() and is_clustershell(source, read_host_text(source)):
+        return read_clustershell(source)
+    groups: dict[str, Group] = {}
+    for file in sources(source) if source.is_dir() else (source,):
+        for name, read in _groups(file).items():
+            _merge(groups.setdefault(name, Group()), read)
+    hosts = dict.fromkeys(host for group in groups.values() for host in group.hosts)
+    if not hosts:
+        raise InventoryError(f"{source}: names no host", hint="name an inventory that has some")
+    beside = source if source.is_dir() else source.parent
+    of_groups = _beside(beside / "group_vars", ["all", "ungrouped", *groups])
+    return gather(groups, str(source), of_groups, _beside(beside / "host_vars", hosts))
+
+
+def _groups(file: Path) -> dict[str, Group]:
     text = read_host_text(file)
-    if text.startswith("#!") and os.access(file, os.X_OK):
-        raise InventoryError(
-            f"{file}: a program, which is not run",
-            hint=f"let Ansible run it: ansible-inventory -i {file} --list --yaml > plain.yml",
-        )
-    reader = read_yaml if file.suffix in _YAML or _looks_like_yaml(text) else read_ini
-    return gather(reader(text, str(file)), str(file))
+    if os.access(file, os.X_OK) and text.startswith("#!"):
+        return ask_ansible(file, "a program")
+    if file.suffix in _YAML or _looks_like_yaml(text):
+        if _PLUGIN.search(text):
+            return ask_ansible(file, "the configuration of a plugin")
+        return read_yaml(text, str(file))
+    return read_ini(text, str(file))
+
+
+def _merge(group: Group, more: Group) -> None:
+    for host, values in more.hosts.items():
+        group.hosts.setdefault(host, {}).update(values)
+    group.children += [each for each in more.children if each not in group.children]
+    group.values |= more.values
+
+
+def _beside(folder: Path, names: Iterable[str]) -> dict[str, dict[str, VariableValue]]:
+    """The variables of these groups or hosts that files of ``folder`` have.
+
+    :raises InventoryError: a file is a vault, or cannot be read.
+    """
+    found: dict[str, dict[str, VariableValue]] = {}
+    for name, file in vars_files(folder, dict.fromkeys(names)):
+        text = read_host_text(file)
+        if text.startswith(VAULT):
+            raise InventoryError(
+                f"{file}: a vault, which only Ansible can open",
+                hint="let it: ansible-inventory --ask-vault-pass --list --yaml > plain.yml",
+            )
+        found.setdefault(name, {}).update(_values(_root(text, str(file)), str(file)))
+    return found
 
 
 def _looks_like_yaml(text: str) -> bool:
@@ -96,11 +138,11 @@ def read_ini(text: str, file: str) -> dict[str, Group]:
                 )
             groups[name].children.append(words[0])
         else:
-            _add_hosts(groups[name], line, where)
+            _add_hosts(groups, name, line, where)
     return groups
 
 
-def _add_hosts(group: Group, line: str, where: str) -> None:
+def _add_hosts(groups: dict[str, Group], name: str, line: str, where: str) -> None:
     pattern, *rest = _words(line, where)
     values: dict[str, VariableValue] = {}
     for word in rest:
@@ -110,9 +152,20 @@ def _add_hosts(group: Group, line: str, where: str) -> None:
                 f"{where}: {word!r} is not a variable", hint="write name=value, without blanks"
             )
         values[key] = VariableValue(text, where)
-    for name, port in host_names(pattern, where):
+    _add_named(groups, name, pattern, values, where)
+
+
+def _add_named(
+    groups: dict[str, Group],
+    group: str,
+    pattern: str,
+    values: dict[str, VariableValue],
+    where: str,
+) -> None:
+    for host, port in host_names(pattern, where):
         own = {"ansible_port": VariableValue(str(port), where)} if port else {}
-        group.hosts.setdefault(name, {}).update(own | values)
+        groups[group].hosts.setdefault(host, {})
+        groups["all"].hosts.setdefault(host, {}).update(own | values)
 
 
 def _variable(line: str, where: str) -> tuple[str, VariableValue]:
@@ -143,15 +196,8 @@ def read_yaml(text: str, file: str) -> dict[str, Group]:
     :raises InventoryError: for what is not YAML, and for a shape that Ansible does not
         document, with the line.
     """
-    try:
-        root = read_yaml_nodes(text)
-    except Unreadable as why:
-        line = f":{why.line}" if why.line else ""
-        raise InventoryError(
-            f"{file}{line}: {why}", hint="see what Ansible reads: ansible-inventory --list --yaml"
-        ) from why
-    groups: dict[str, Group] = {}
-    for name, node, where in _pairs(root, file):
+    groups: dict[str, Group] = {"all": Group()}
+    for name, node, where in _pairs(_root(text, file), file):
         if name == "_meta":
             raise InventoryError(
                 f"{where}: this is the JSON of ansible-inventory --list",
@@ -161,15 +207,23 @@ def read_yaml(text: str, file: str) -> dict[str, Group]:
     return groups
 
 
+def _root(text: str, file: str) -> yaml.Node | None:
+    try:
+        return read_yaml_nodes(text)
+    except Unreadable as why:
+        line = f":{why.line}" if why.line else ""
+        raise InventoryError(
+            f"{file}{line}: {why}", hint="see what Ansible reads: ansible-inventory --list --yaml"
+        ) from why
+
+
 def _add_group(groups: dict[str, Group], name: str, node: yaml.Node, file: str) -> None:
     group = groups.setdefault(name, Group())
-    for key, value, where in _pairs(node, file):
+    # Ansible looks at a group's hosts last.
+    for key, value, where in sorted(_pairs(node, file), key=lambda each: each[0] == "hosts"):
         if key == "hosts":
             for pattern, values, at in _pairs(value, file):
-                found = _values(values, file)
-                for host, port in host_names(pattern, at):
-                    own = {"ansible_port": VariableValue(str(port), at)} if port else {}
-                    group.hosts.setdefault(host, {}).update(own | found)
+                _add_named(groups, name, pattern, _values(values, file), at)
         elif key == "vars":
             group.values.update(_values(value, file))
         elif key == "children":
@@ -183,12 +237,13 @@ def _add_group(groups: dict[str, Group], name: str, node: yaml.Node, file: str) 
             )
 
 
-def _values(node: yaml.Node, file: str) -> dict[str, VariableValue]:
-    """The plain variables; lists, tables and vault texts say nothing about the way."""
+def _values(node: yaml.Node | None, file: str) -> dict[str, VariableValue]:
+    """The plain variables, and which are in a vault; lists and tables say nothing of the way."""
     return {
-        key: VariableValue(value.value, where)
+        key: VariableValue(value.value, where, vault=value.tag in _VAULTS)
         for key, value, where in _pairs(node, file)
-        if isinstance(value, yaml.ScalarNode) and not re.match("!(?!!)", value.tag)
+        if isinstance(value, yaml.ScalarNode)
+        and (value.tag in _VAULTS or not re.match("!(?!!)", value.tag))
     }
 
 

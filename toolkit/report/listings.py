@@ -46,6 +46,10 @@ def hosts_document(hosts: Iterable[Host]) -> dict[str, Json]:
                 "user": host.user or None,
                 "port": host.port or None,
                 "groups": list(host.groups),
+                "jump": host.jump or None,
+                "key_file": host.key_file or None,
+                "bmc": host.bmc or None,
+                "away": host.away or None,
             }
             for host in hosts
         ],

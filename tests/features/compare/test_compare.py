@@ -46,6 +46,61 @@ def test_one_with_another_value_is_named_with_the_value_and_the_norm() -> None:
     )
 
 
+PORT = "mlx5_0/ports/1"
+LAYER = INFINIBAND.replace(f"{PORT}/link_layer:InfiniBand", f"{PORT}/link_layer:Ethernet")
+V1, V2 = "IB/RoCE v1", "RoCE v2"
+
+
+def gids(*types: str, address: str = "0000:0000:0000:0000:0000:ffff:0a00:00{:02d}") -> str:
+    return "".join(
+        f"{PORT}/gids/{index}:{address.format(7)}\n{PORT}/gid_attrs/types/{index}:{kind}\n"
+        for index, kind in enumerate(types)
+    )
+
+
+@pytest.mark.parametrize(
+    ("all_have", "one_has", "topic", "value", "norm"),
+    [
+        (
+            {"infiniband": LAYER, "rdma-gids": gids(V1, V2)},
+            {"rdma-gids": gids(V2, V1)},
+            "GIDs",
+            f"0: {V2} IPv4, 1: {V1} IPv4",
+            f"0: {V1} IPv4, 1: {V2} IPv4",
+        ),
+        (
+            {"infiniband": LAYER, "rdma-gids": gids(V2)},
+            {"rdma-gids": gids(V2, address="fe80::{:02d}")},
+            "GIDs",
+            f"0: {V2} link-local",
+            f"0: {V2} IPv4",
+        ),
+        (
+            {"rdma-gids": gids("", address="fe80:0:0:1::{:02d}")},
+            {"rdma-gids": gids("", address="fe80:0:0:2::{:02d}")},
+            "GIDs",
+            "subnet fe80:0000:0000:0002",
+            "subnet fe80:0000:0000:0001",
+        ),
+        (
+            {"infiniband": LAYER, "net-devices": "ib0/mtu:9000\nib0/operstate:up\n"},
+            {"net-devices": "ib0/mtu:1500\nib0/operstate:up\n"},
+            "RDMA MTU",
+            "1500",
+            "9000",
+        ),
+    ],
+    ids=["another-order", "no-address-of-its-own", "another-subnet", "another-mtu"],
+)
+def test_what_two_ends_have_to_agree_on_is_named_before_a_byte_moves(
+    all_have: dict[str, str], one_has: dict[str, str], topic: str, value: str, norm: str
+) -> None:
+    frames = {name: all_have | (one_has if name == "gpu007" else {}) for name in NAMES}
+    hosts, differences = only(fleet(frames))
+    assert hosts == ("gpu007",)
+    assert differences == (Difference(topic, "0000:19:00.0", value, norm),)
+
+
 def test_acs_on_one_bridge_is_a_difference_with_its_verdict() -> None:
     compared = fleet(boards={"gpu007": BOARD.but(PORTS[0], acs=REDIRECTS)})
     _, differences = only(compared)

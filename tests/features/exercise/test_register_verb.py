@@ -82,6 +82,22 @@ def test_a_library_without_a_registration_is_refused(tmp_path: Path) -> None:
     assert "--register" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--hosts", "demo-healthy", "--inside", "podman:train"), "data is moved by the node's"),
+        (("--register", "--from", ".", "--inside", "podman:train"), "has what was looked into"),
+        (("--register", "--hosts", "demo-healthy", "--inside", "image:x"), "nothing is run"),
+    ],
+)
+def test_what_cannot_be_tried_in_a_container_is_refused(
+    words: tuple[str, ...], why: str, tmp_path: Path
+) -> None:
+    done = invoked.gdr("exercise", *words, state=tmp_path)
+    assert done.returncode == ExitCode.USAGE
+    assert why in done.stderr
+
+
 def test_a_dry_run_allocates_nothing(gdr: Gdr) -> None:
     done = gdr("--hosts", "demo-healthy", "--check")
     assert done.returncode == ExitCode.PENDING

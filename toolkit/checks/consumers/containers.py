@@ -276,7 +276,8 @@ def inside_provider(node: Node, want: Want) -> Finding:
     """The image has the provider library of this node's HCAs.
 
     libibverbs loads what /etc/libibverbs.d names, as libNAME-rdmav*.so; an HCA without provider
-    is no device to it, and NCCL takes TCP. Which one is needed is the node's to say.
+    is no device to it, and NCCL takes TCP. Which one is needed is the node's to say. The number
+    behind rdmav is of the interface between both: libibverbs looks for its own alone.
     """
     return _within("provider", node, want)
 

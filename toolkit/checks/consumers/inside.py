@@ -209,6 +209,14 @@ def provider(node: Node, want: Want) -> Finding:
             expected="the provider of each maker's HCAs",
             hint=_PACKAGES,
         )
+    strange = [file for name in needed if (file := here.refused(name))]
+    if strange:
+        return failed(
+            f"{looked}: {here.libibverbs[0]} does not look for {strange[0]}: "
+            "it is of another rdma-core, with another private interface",
+            expected="libibverbs and its providers of one rdma-core",
+            hint="install both from one repository, and mount neither from the node",
+        )
     unsaid = [name for name in needed if name not in told]
     if unsaid:
         return failed(

@@ -114,11 +114,19 @@ class Providers:
     libibverbs: tuple[str, ...] = ()  # paths
     release: str = ""  # of rdma-core, by the name of the first; "" where it does not tell
     providers: tuple[tuple[str, str], ...] = ()  # "mlx5", path
+    takes: frozenset[tuple[str, str]] = frozenset()  # number of the private interface, "yes"
+
+    def refused(self, name: str) -> str:
+        """The file name of that provider, where every libibverbs looks for another one."""
+        files = [path.rpartition("/")[2] for each, path in self.providers if each == name]
+        told = [{said for number, said in self.takes if f"rdmav{number}." in e} for e in files]
+        return files[0] if told and all(each == {"no"} for each in told) else ""
 
 
 def parse_providers(text: str) -> Providers:
-    """Read the probe's paths, links with " -> TARGET"."""
+    """Read the probe's paths, links with " -> TARGET", and "PATH takes NUMBER yes"."""
     libraries, release, providers = [], "", []
+    takes = frozenset(re.findall(r" takes (\d+) (yes|no|unreadable)$", text, re.MULTILINE))
     for line in text.split("\n")[:-1]:
         path, _, target = line.partition(" -> ")
         base = path.rpartition("/")[2]
@@ -129,7 +137,8 @@ def parse_providers(text: str) -> Providers:
             libraries.append(path)
             told = _RELEASE.fullmatch(target.rpartition("/")[2])
             release = release or (told[1] if told else "")
-    return Providers(tuple(dict.fromkeys(libraries)), release, tuple(dict.fromkeys(providers)))
+    found = tuple(dict.fromkeys(providers))
+    return Providers(tuple(dict.fromkeys(libraries)), release, found, takes)
 
 
 def parse_drivers(text: str) -> frozenset[str]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from toolkit.cli.options import HOSTS, REACH, REGISTER, WANT, Option, Said
+from toolkit.cli.options import HOSTS, INSIDE, REACH, REGISTER, WANT, Option, Said
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, UsageError, worst
 from toolkit.features.exercise import register
@@ -40,7 +40,7 @@ from toolkit.hosts.host import select
 from toolkit.plural import counted
 from toolkit.report.document import dumps
 from toolkit.verbs.access import state_dir
-from toolkit.verbs.cli.session import Session, consent, fleet
+from toolkit.verbs.cli.session import Session, consent, fleet, refuse_inside
 from toolkit.verbs.saved import read_saved
 
 EXERCISE = (
@@ -64,7 +64,7 @@ EXERCISE = (
 )
 
 
-@verb(HOSTS, REACH, WANT, EXERCISE, REGISTER)
+@verb(HOSTS, REACH, WANT, EXERCISE, REGISTER, INSIDE)
 def exercise(said: Said) -> ExitCode:
     """Measure between two nodes, or within one, and hold it against the prediction.
 
@@ -81,6 +81,7 @@ def exercise(said: Said) -> ExitCode:
 
     Examples:
       invoke exercise --hosts gpu[001-128] --register
+      invoke exercise --hosts gpu007 --register --inside podman:train
       invoke exercise --hosts gpu01,gpu02 --check
       invoke exercise --hosts gpu01,gpu02 --yes
       invoke exercise --hosts gpu01,gpu02 --every --seconds 2 --json > measured.json
@@ -90,12 +91,11 @@ def exercise(said: Said) -> ExitCode:
     """
     threshold, wanted = _share(said, "threshold") or THRESHOLD, _number(said, "expect")
     if said.flag("past"):
-        if said.text("from_"):
-            raise UsageError("--past and --from tell of two things", hint="say one of them")
         return _past(said)
-    session = Session.begin("exercise", said)
     if said.flag("register"):
-        return _registered(session)
+        return _registered(Session.begin("exercise", said))
+    refuse_inside(said, "data is moved by the node's own tools; with --register it is entered")
+    session = Session.begin("exercise", said)
     if said.text("from_"):
         return _judged_again(session, threshold, wanted)
     terms = read_terms(
@@ -110,6 +110,7 @@ def exercise(said: Said) -> ExitCode:
 def _registered(session: Session) -> ExitCode:
     said, wants = session.said, session.wants()
     if source := said.text("from_"):
+        refuse_inside(said, "what was kept has what was looked into then")
         found = read_saved(Path(source))
         outcomes = [Outcome(host, register.judged(host, e, wants.of(host))) for host, e in found]
     elif said.flag("check") or said.dry:
@@ -220,6 +221,8 @@ def _before(results: tuple[JudgedTest, ...]) -> Mapping[int, EarlierFigures]:
 
 
 def _past(said: Said) -> ExitCode:
+    if said.text("from_"):
+        raise UsageError("--past and --from tell of two things", hint="say one of them")
     wanted = [host.name for host in select(said.text("hosts"))] if said.text("hosts") else []
     found = list(earlier(state_dir() / "runs", wanted))
     if said.flag("json"):

@@ -55,7 +55,9 @@ class ExpectedFigure:
 def expected(test: Test, nodes: Mapping[str, Node]) -> ExpectedFigure:
     """What the slower end makes of it; nothing where an end's node was not read."""
     if test.kind is Kind.COLLECTIVE:
-        return ExpectedFigure(None, "between GPUs of one node through its own HCAs: nothing predicts it")
+        return ExpectedFigure(
+            None, "between GPUs of one node through its own HCAs: nothing predicts it"
+        )
     found: list[Estimate] = []
     redirects: list[str] = []
     translated = False

@@ -11,7 +11,7 @@ from toolkit.checks.consumers.path import dmabuf_nic
 from toolkit.checks.consumers.taken import taken
 from toolkit.checks.rdma.registration import by_dmabuf, by_peermem
 from toolkit.errors import ExitCode, NoEvidence, Outcome, Unparsable, worst
-from toolkit.evidence import Evidence
+from toolkit.evidence import INSIDE, Evidence
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.registration import (
     BY_PCIE,
@@ -49,6 +49,7 @@ class RegisterTrial:
     registration: Registration | None
     why: str  # why there is none; "" where there is one
     verdicts: tuple[Verdict, ...]
+    inside: str = ""  # the container that was asked, such as "podman train"; "" for the node
 
     @property
     def code(self) -> ExitCode:
@@ -78,7 +79,9 @@ def judged(host: str, evidence: Evidence, want: Want) -> RegisterTrial:
     except (NoEvidence, Unparsable) as open_:
         why = str(open_)
     taking = taken(node.fresh(), want)
-    return RegisterTrial(host, tried, why, tuple(each(node, taking) for each in _CHECKS))
+    entered = evidence.frames.get(INSIDE)
+    verdicts = tuple(each(node, taking) for each in _CHECKS)
+    return RegisterTrial(host, tried, why, verdicts, entered.source if entered else "")
 
 
 def code_of(outcomes: Iterable[Outcome[RegisterTrial]]) -> ExitCode:
@@ -102,6 +105,7 @@ def table_lines(outcomes: Sequence[Outcome[RegisterTrial]]) -> list[str]:
 
 def _host_lines(host: str, tried: RegisterTrial) -> Iterator[str]:
     told = tried.registration
+    host = f"{host} in {tried.inside}" if tried.inside else host
     if told is None:
         yield f"{host}: {tried.why}"
         return
@@ -154,8 +158,11 @@ def _document(tried: RegisterTrial) -> dict[str, Json]:
         picked(each, "check=check.id status finding.found") for each in tried.verdicts
     ]
     told = tried.registration
+    asked: dict[str, Json] = {"host": tried.host}
+    if tried.inside:
+        asked["inside"] = tried.inside
     if told is None:
-        return {"host": tried.host, "error": tried.why, "verdicts": verdicts}
+        return {**asked, "error": tried.why, "verdicts": verdicts}
     hcas: list[Json] = [
         {"name": name, **picked(each, "public kernel able why=why_not")}
         for name, each in told.hcas.items()
@@ -171,7 +178,7 @@ def _document(tried: RegisterTrial) -> dict[str, Json]:
         {"gpu": gpu, "way": way, "why": why} for (gpu, way), why in told.unexported.items()
     ]
     return {
-        "host": tried.host,
+        **asked,
         "libraries": dict(told.libraries),
         "missing": dict(told.missing),
         "memlock": told.memlock,

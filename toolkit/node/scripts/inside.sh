@@ -158,7 +158,30 @@ in_folders() { # in_folders NAME...: of each folder in which libraries lie
     done
 }
 
-providers() { in_folders 'libibverbs.so.1' 'libibverbs/lib*-rdmav*.so' 'lib*-rdmav*.so'; }
+providers() { # with each number of their private interface, and whether a libibverbs looks for it
+    in_folders 'libibverbs.so.1' 'libibverbs/lib*-rdmav*.so' 'lib*-rdmav*.so'
+    numbers='' libraries=''
+    by_line
+    for line in $content; do
+        number=${line##*-rdmav}
+        number=${number%%.so*}
+        case $line in
+            *' -> /'*) [ -z "$root" ] || continue ;; # from outside it leads to the node's own
+        esac
+        case $line in
+            */libibverbs.so.1*) libraries="$libraries ${line%% -> *}" ;;
+            *) case $number in *[!0-9]*) ;; *) numbers="$numbers $number" ;; esac ;;
+        esac
+    done
+    by_word
+    for number in $numbers; do
+        for found in $libraries; do
+            case $content in *"$nl$found takes $number "*) continue ;; esac
+            has "rdmav${number}[.]so" "$root$found"
+            add "$found takes $number $held"
+        done
+    done
+}
 
 cuda() {
     in_folders libcuda.so.1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from toolkit.checks.check import Impact
@@ -33,7 +34,7 @@ from toolkit.groups import Wants
 from toolkit.hosts.host import Host
 from toolkit.report.document import Told, dumps
 from toolkit.report.foreign import foreign_document
-from toolkit.report.table import columns
+from toolkit.report.table import clean, columns
 from toolkit.report.text import report
 from toolkit.verbs.cli.prometheus import Metrics, textfile
 from toolkit.verbs.cli.session import Session, fleet, refuse_inside
@@ -93,10 +94,16 @@ def doctor(said: Said) -> ExitCode:
         aside: list[Foreign] = []
         outcomes = _examined(session, wants, aside)
         code = session.ended(outcomes, code_of)
-        said.sick.update(_sick(outcomes))
-        said.texts.update(each.host for each in outcomes if each.value and each.value.text)
+        _for_the_last_line(said, outcomes)
         teller.of(outcomes, code)
     return _reported(session, outcomes, aside, code)
+
+
+def _for_the_last_line(said: Said, outcomes: list[Outcome[Judged]]) -> None:
+    found = [each.value for each in outcomes if each.value]
+    said.sick.update(each.host for each in found if each.state == Impact.SICK)
+    said.beyond.update(each.host for each in found if not each.mendable)
+    said.texts.update(each.host for each in found if each.text)
 
 
 def _reported(
@@ -115,12 +122,6 @@ def _metrics() -> Metrics:
     from toolkit.report import prometheus  # noqa: PLC0415 only who wants them pays for it
 
     return prometheus
-
-
-def _sick(outcomes: list[Outcome[Judged]]) -> dict[str, bool]:
-    """The sick nodes, and whether a plan would mend anything of each."""
-    found = {each.host: each.value for each in outcomes if each.value}
-    return {host: each.mendable for host, each in found.items() if each.state == Impact.SICK}
 
 
 def _examined(session: Session, wants: Wants, aside: list[Foreign]) -> list[Outcome[Judged]]:
@@ -179,14 +180,21 @@ def hosts(said: Said) -> ExitCode:
 
         sys.stdout.write(dumps(hosts_document(named_hosts)))
     else:
-        print(
-            "\n".join(
-                columns([("name", "address", "user", "port", "groups"), *map(_row, named_hosts)])
-            )
-        )
+        print("\n".join(_listed(named_hosts)))
     return ExitCode.OK
 
 
-def _row(host: Host) -> tuple[str, ...]:
-    groups = ",".join(host.groups) or "-"
-    return (host.name, host.address or host.name, host.user or "-", str(host.port or "-"), groups)
+def _listed(named: Sequence[Host]) -> list[str]:
+    """A table, with a column more for what some host has, and whom nobody can reach below it."""
+    more = [name for name in ("jump", "key_file", "bmc") if any(getattr(e, name) for e in named)]
+    rows = [
+        (
+            *(host.name, host.address or host.name, host.user or "-", str(host.port or "-")),
+            *(getattr(host, name) or "-" for name in more),
+            ",".join(host.groups) or "-",
+        )
+        for host in named
+    ]
+    head = ("name", "address", "user", "port", *more, "groups")
+    lines = [clean(line) for line in columns([head, *rows])]
+    return [*lines, *(clean(f"{host.name} is {host.away}") for host in named if host.away)]

@@ -301,6 +301,11 @@ def _inside(said: Said) -> Inside | None:
         raise UsageError(
             "--inside needs more than gdr-node may do", hint="leave --wrapper out, or look by hand"
         )
+    if said.flag("register") and where.startswith("image:"):
+        raise UsageError(
+            "--register runs a program, and of image: nothing is run",
+            hint="name a container that runs: --inside docker:NAME, or leave --register out",
+        )
     from toolkit.verbs.inside import opened_inside  # noqa: PLC0415 only they pay for it
 
     return opened_inside(where)

@@ -1,0 +1,72 @@
+"""The verb that begins a site's own folder."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from toolkit.cli.options import Option, Said
+from toolkit.cli.verb import verb
+from toolkit.errors import ExitCode, UsageError
+from toolkit.package_data import templates
+from toolkit.report.document import Json, dumps
+from toolkit.report.table import clean, columns
+from toolkit.safe_file import write_file
+
+SCHEMA = "gdr-toolkit/init/1"
+_FILES = {
+    "tasks.py": "the verbs as tasks of this folder: invoke --list",
+    "hosts.ini": "your nodes, as an Ansible inventory",
+    "site.toml": "what holds at your site",
+    "ci.sh": "what a nightly job runs",
+}
+
+
+@verb(
+    (
+        Option("folder", ".", "where they are written; it is made where it is not there"),
+        Option("check", False, "write nothing: which would be written; 7 where one would"),
+        Option("json", False, "one JSON document on standard output (docs/init.schema.json)"),
+    )
+)
+def init(said: Said) -> ExitCode:
+    """Begin a folder of your own: tasks.py, an inventory, the site's file, a script for CI.
+
+    In that folder plain `invoke` has every verb. A file that is there already is left alone.
+
+    Examples:
+      invoke init
+      invoke init --folder ~/gpu-site
+    """
+    folder = Path(said.text("folder")).expanduser()
+    dry = said.flag("check") or said.dry
+    try:
+        missing = [name for name in _FILES if not (folder / name).exists()]
+        if missing and not dry:
+            begin(folder, missing)
+    except OSError as why:
+        raise UsageError(
+            f"{folder}: cannot be written: {why.strerror}", hint="name another one: --folder"
+        ) from why
+    code = ExitCode.PENDING if missing and dry else ExitCode.OK
+    made = "to be written" if dry else "written"
+    states = {name: made if name in missing else "left alone" for name in _FILES}
+    if said.flag("json"):
+        files: list[Json] = [{"name": name, "state": state} for name, state in states.items()]
+        told: dict[str, Json] = {"schema": SCHEMA, "exit_code": int(code), "folder": str(folder)}
+        sys.stdout.write(dumps(told | {"files": files}))
+    else:
+        rows = columns([(name, state, _FILES[name]) for name, state in states.items()])
+        print("\n".join([clean(f"in {folder}:"), *rows]))
+    return code
+
+
+def begin(folder: Path, names: list[str]) -> None:
+    """Write these files, and the folder before them.
+
+    :raises OSError: it cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        data = (templates() / "site" / name).read_bytes()
+        write_file(folder / name, data, 0o777 if name.endswith(".sh") else 0o666)
