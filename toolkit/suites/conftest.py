@@ -11,7 +11,7 @@ with Paramiko 5 where the ssh configuration mentions GSSAPI.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from datetime import date
 from pathlib import Path
@@ -24,12 +24,13 @@ from testinfra.host import Host as TestinfraHost
 from toolkit.checks.all import ALL
 from toolkit.checks.check import Check
 from toolkit.checks.consumers.taken import taken
-from toolkit.errors import ToolkitError, UsageError
+from toolkit.errors import NoEvidence, ToolkitError, Unparsable, UsageError
 from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
 from toolkit.groups import resolved
 from toolkit.ssh.transport import Transport
 from toolkit.suites.outcomes import ACCESS, LEDGER, WANT, Judge, Ledger
+from toolkit.suites.uris import OPTIONS, access_of, containers
 from toolkit.verbs.access import Access, Fleet, inventory_in
 from toolkit.verbs.connect import open_fleet
 from toolkit.verbs.doctor import gather
@@ -58,7 +59,8 @@ def pytest_configure(config: pytest.Config) -> None:
             listed = config.stash[ACCESS].inventory
             config.stash[WANT] = resolved(want, lambda: inventory_in(listed), site)
         config.stash.setdefault(LEDGER, Ledger())
-        config.stash[FLEET] = stack.enter_context(open_fleet(config.stash[ACCESS]))
+        access = config.stash[ACCESS]
+        config.stash[FLEET] = containers(access) or stack.enter_context(open_fleet(access))
     except ToolkitError as why:
         # With --pyargs this file is loaded during collection, where what is raised here
         # would be a traceback; it is said once all is collected.
@@ -79,14 +81,14 @@ def _access(config: pytest.Config) -> Access:
     inventory = _option(config, "--gdr-inventory")
     if not config.getoption("hosts") and not inventory:
         raise UsageError("no hosts named", hint="pytest --pyargs toolkit.suites --hosts gpu[1-4]")
-    return Access(
-        hosts=config.getoption("hosts") or "",
+    base = Access(
         inventory=inventory,
-        ssh_config=config.getoption("ssh_config") or "",
         transport=_option(config, "--gdr-transport") or "paramiko",
         become=not _option(config, "--gdr-no-become"),
         yes=True,
     )
+    options = {name: config.getoption(name, default=None) for name in OPTIONS}
+    return access_of(config.getoption("hosts") or "", options, base)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -104,6 +106,17 @@ def pytest_collection_modifyitems(config: pytest.Config) -> None:
     if TROUBLE in config.stash:
         why = config.stash[TROUBLE]
         raise pytest.UsageError(f"{why}\n next: {why.hint}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call() -> Generator[None, object, object]:
+    """What asks in other words has nothing to compare where the probe read nothing."""
+    try:
+        return (yield)
+    except NoEvidence as why:
+        pytest.skip(f"not read: {why}")
+    except Unparsable as why:
+        pytest.fail(str(why), pytrace=False)
 
 
 def _check_id(check: Check) -> str:
