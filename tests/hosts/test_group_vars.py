@@ -101,6 +101,14 @@ def test_a_secret_that_says_nothing_of_the_way_is_left_alone(tmp_path: Path) -> 
         ("ansible_connection=ssh", ""),
         ("ansible_connection=ansible.builtin.ssh", ""),
         (
+            "ansible_connection=local",
+            "this very machine by ansible_connection=local, which --transport local judges",
+        ),
+        (
+            "ansible_become_user='{{ x }}'",
+            "reached by ansible_become_user={{ x }}, which only Ansible can evaluate",
+        ),
+        (
             "ansible_connection=docker",
             "reached by ansible_connection=docker, and we have SSH alone",
         ),

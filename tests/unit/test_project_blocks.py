@@ -73,6 +73,7 @@ OPTIONS_OF_OTHERS = {
     *("--gdr-profile", "--gdr-site", "--gdr-inventory", "--gdr-transport", "--gdr-no-become"),
     *("--tail", "--prefix", "--timestamps", "--follow", "--server-side"),  # kubectl's
     *("--whole", "--room", "--after", "--unlike"),  # of tests.builds.matrix, .mutants, .bench.judge
+    *("--connection", "--ssh-identity-file", "--ansible-inventory"),  # testinfra's
     "--collector",  # node_exporter's
 }
 NAMES = [f"gpu{number:03}" for number in range(1, 129)]

@@ -23,9 +23,6 @@ _VARIABLES = {  # Ansible's names for one thing, the first that is set counts
     "port": ("ansible_port", "ansible_ssh_port"),
     "key_file": ("ansible_ssh_private_key_file", "ansible_private_key_file"),
     "bmc": ("bmc",),
-    "connection": ("ansible_connection",),
-    "become_user": ("ansible_become_user",),
-    "become_method": ("ansible_become_method",),
 }
 _BY_SSH = ("", "ssh", "smart", "paramiko", "paramiko_ssh")
 _SSH_ARGS = ("ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_args")
@@ -215,24 +212,33 @@ def _host(name: str, values: dict[str, VariableValue], groups: tuple[str, ...]) 
         bmc=found["bmc"],
         groups=groups,
         key_file=found["key_file"] or key_file,
-        away=_no_way(found),
+        away=_no_way(name, values, found["user"]),
         options=options,
     )
     _check(host, values)
     return host
 
 
-def _no_way(found: dict[str, str]) -> str:
+def _no_way(host: str, values: dict[str, VariableValue], user: str) -> str:
     """Why we cannot reach it as it says; "" where we can. Root is become by sudo alone."""
-    plain = {key: each.removeprefix("ansible.builtin.") for key, each in found.items()}
-    if plain["connection"] not in _BY_SSH:
-        return f"reached by ansible_connection={found['connection']}, and we have SSH alone"
-    if plain["user"] == "root":
-        return ""
-    if plain["become_method"] not in ("", "sudo"):
-        return f"root by ansible_become_method={found['become_method']}, and we have sudo alone"
-    if plain["become_user"] not in ("", "root"):
-        return f"changed as ansible_become_user={found['become_user']}, and we need root"
+    said = {}
+    for name in ("ansible_connection", "ansible_become_method", "ansible_become_user"):
+        value = values.get(name)
+        try:
+            said[name] = _evaluate(host, value).removeprefix("ansible.builtin.")
+        except InventoryError:
+            return (
+                f"reached by {name}={value.text if value else ''}, which only Ansible can evaluate"
+            )
+    connection, method, become_user = said.values()
+    if connection == "local":
+        return "this very machine by ansible_connection=local, which --transport local judges"
+    if connection not in _BY_SSH:
+        return f"reached by ansible_connection={connection}, and we have SSH alone"
+    if user != "root" and method not in ("", "sudo"):
+        return f"root by ansible_become_method={method}, and we have sudo alone"
+    if user != "root" and become_user not in ("", "root"):
+        return f"changed as ansible_become_user={become_user}, and we need root"
     return ""
 
 

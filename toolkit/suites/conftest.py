@@ -11,10 +11,8 @@ with Paramiko 5 where the ssh configuration mentions GSSAPI.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from contextlib import ExitStack
+from collections.abc import Generator, Iterator, Mapping
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,22 +22,22 @@ from testinfra.host import Host as TestinfraHost
 from toolkit.checks.all import ALL
 from toolkit.checks.check import Check
 from toolkit.checks.consumers.taken import taken
-from toolkit.errors import NoEvidence, ToolkitError, Unparsable, UsageError
+from toolkit.errors import NoEvidence, ToolkitError, Unparsable
 from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
-from toolkit.groups import resolved
 from toolkit.ssh.transport import Transport
-from toolkit.suites.outcomes import ACCESS, LEDGER, WANT, Judge, Ledger
-from toolkit.suites.uris import OPTIONS, access_of, containers
-from toolkit.verbs.access import Access, Fleet, inventory_in
-from toolkit.verbs.connect import open_fleet
-from toolkit.verbs.doctor import gather
+from toolkit.suites.opened import (
+    FLEET,
+    case_id,
+    close_hosts,
+    gathered_of,
+    host_names,
+    open_hosts,
+    refuse_trouble,
+)
+from toolkit.suites.outcomes import LEDGER, WANT, Judge, Ledger
 from toolkit.verbs.passport import sealed
-from toolkit.want import DEFAULT_PROFILE, Want
 
-STACK = pytest.StashKey[ExitStack]()
-FLEET = pytest.StashKey[Fleet]()
-TROUBLE = pytest.StashKey[ToolkitError]()  # why there is no fleet
 _SCRIPT = """command_line() {{
 {command}
 }}
@@ -48,64 +46,24 @@ command_line
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Take what ``verify`` has prepared, else read the options; open the fleet once."""
-    stack = config.stash.setdefault(STACK, ExitStack())
-    try:
-        if ACCESS not in config.stash:
-            config.stash[ACCESS] = _access(config)
-            site = _option(config, "--gdr-site")
-            profile = _option(config, "--gdr-profile") or DEFAULT_PROFILE
-            want = Want.load(profile, site=Path(site) if site else None)
-            listed = config.stash[ACCESS].inventory
-            config.stash[WANT] = resolved(want, lambda: inventory_in(listed), site)
-        config.stash.setdefault(LEDGER, Ledger())
-        access = config.stash[ACCESS]
-        config.stash[FLEET] = containers(access) or stack.enter_context(open_fleet(access))
-    except ToolkitError as why:
-        # With --pyargs this file is loaded during collection, where what is raised here
-        # would be a traceback; it is said once all is collected.
-        config.stash[TROUBLE] = why
+    open_hosts(config)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    if STACK in config.stash:
-        config.stash[STACK].close()
-
-
-def _option(config: pytest.Config, name: str) -> str:
-    """An option of options.py; "" where that plugin was not loaded."""
-    return str(config.getoption(name, default="") or "")
-
-
-def _access(config: pytest.Config) -> Access:
-    inventory = _option(config, "--gdr-inventory")
-    if not config.getoption("hosts") and not inventory:
-        raise UsageError("no hosts named", hint="pytest --pyargs toolkit.suites --hosts gpu[1-4]")
-    base = Access(
-        inventory=inventory,
-        transport=_option(config, "--gdr-transport") or "paramiko",
-        become=not _option(config, "--gdr-no-become"),
-        yes=True,
-    )
-    options = {name: config.getoption(name, default=None) for name in OPTIONS}
-    return access_of(config.getoption("hosts") or "", options, base)
+    close_hosts(config)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One case per host, or per host and check, with ids that stay: toolkit://gpu07-acs.redirect."""
     if "host_name" in metafunc.fixturenames:
-        fleet = metafunc.config.stash.get(FLEET, None)
-        names = [host.name for host in fleet.hosts] if fleet else []
-        ids = [name if "://" in name else f"toolkit://{name}" for name in names]
-        metafunc.parametrize("host_name", names, ids=ids, scope="session")
+        names = host_names(metafunc.config)
+        metafunc.parametrize("host_name", names, ids=map(case_id, names), scope="session")
     if "check" in metafunc.fixturenames:
         metafunc.parametrize("check", ALL, ids=_check_id)
 
 
 def pytest_collection_modifyitems(config: pytest.Config) -> None:
-    if TROUBLE in config.stash:
-        why = config.stash[TROUBLE]
-        raise pytest.UsageError(f"{why}\n next: {why.hint}")
+    refuse_trouble(config)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -124,16 +82,15 @@ def _check_id(check: Check) -> str:
 
 
 @pytest.fixture(scope="session")
-def gathered(request: pytest.FixtureRequest) -> dict[str, Evidence | ToolkitError]:
-    """The evidence of every host, asked for at once, before the first case."""
-    return gather(request.config.stash[FLEET])
+def gathered(request: pytest.FixtureRequest) -> Mapping[str, Evidence | ToolkitError]:
+    return gathered_of(request.config)
 
 
 @pytest.fixture(scope="session")
 def evidence(
     request: pytest.FixtureRequest,
     host_name: str,
-    gathered: dict[str, Evidence | ToolkitError],
+    gathered: Mapping[str, Evidence | ToolkitError],
     ledger: Ledger,
 ) -> Evidence:
     found = gathered[host_name]

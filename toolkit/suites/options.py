@@ -1,13 +1,19 @@
-"""The suites' own command-line options, as a pytest plugin.
+"""The suites' own command-line options, and the fixture ``gdr``, as a pytest plugin.
 
 pytest reads options before it finds the suites' conftest, where they are named by
 ``--pyargs``; so they live apart, and an installed toolkit registers them (entry point
-pytest11). Nothing but options is loaded here: other people's pytest runs pass by.
+pytest11). Nothing else is loaded before a test asks for ``gdr``: other people's runs pass by.
 """
 
 from __future__ import annotations
 
+import sys
+from typing import TYPE_CHECKING
+
 import pytest
+
+if TYPE_CHECKING:
+    from toolkit.suites.opened import GdrHost
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -17,3 +23,33 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--gdr-inventory", default="", help="Ansible inventory, INI or YAML")
     group.addoption("--gdr-transport", default="paramiko", help="paramiko, openssh or local")
     group.addoption("--gdr-no-become", action="store_true", help="do not use sudo")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that asks for ``gdr`` is run once for each host."""
+    if "gdr" in metafunc.fixturenames:
+        from toolkit.suites import opened  # noqa: PLC0415 only they pay for it
+
+        opened.open_hosts(metafunc.config)
+        names = opened.host_names(metafunc.config)
+        ids = map(opened.case_id, names)
+        metafunc.parametrize("gdr", names, ids=ids, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def gdr(request: pytest.FixtureRequest) -> GdrHost:
+    """A host, judged: ``gdr["peermem.loaded"].passed``, ``gdr.node``; see toolkit.suites.opened."""
+    from toolkit.suites.opened import judged_host  # noqa: PLC0415 likewise
+
+    return judged_host(request.config, request.param)
+
+
+def pytest_collection_modifyitems(config: pytest.Config) -> None:
+    """Why no host could be named is said here: before, it would be a traceback."""
+    if opened := sys.modules.get("toolkit.suites.opened"):
+        opened.refuse_trouble(config)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if opened := sys.modules.get("toolkit.suites.opened"):
+        opened.close_hosts(config)
