@@ -14,6 +14,7 @@ from tests.evidence.build import (
     SRC,
     kernel_block,
     module_state,
+    node,
     rdma_core,
     without_module,
     without_srcversion,
@@ -22,6 +23,8 @@ from tests.evidence.frames import ABSENT, DENIED, MISSING, Override, failed
 from tests.evidence.healthy_boot import ARGUMENTS
 from tests.evidence.healthy_files import KERNELS_OWN, LAYOUT, P2P, PEERS, elf, exported
 from tests.evidence.judging import FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
+from toolkit.checks.modules.obstacles import rebuild
+from toolkit.facts.node.node import Node
 
 UNLOADED = {"module-state": without_module("nvidia_peermem")}
 NO_FILE: dict[str, Override] = {
@@ -272,3 +275,8 @@ def test_a_stub_is_rebuilt_aside_by_the_program_that_is_there_or_is_to_be_placed
         finding = judged(Row("", "peermem.loadable", FAIL, "", frames)).finding
         assert finding.hint == hint
         assert finding.details == ("see peermem.stub",)
+
+
+def test_a_step_for_which_dkms_was_not_read_names_no_package() -> None:
+    unread = Node(node({"dkms-status": DENIED}))
+    assert rebuild(unread) == f"rebuild nvidia-peermem for {unread.kernel}: ./invokew provision"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolkit.compat.gpus import Chip, chip, chips
+from toolkit.compat.gpus import BEFORE_TURING, Chip, chip, chips
 from toolkit.errors import Unparsable
 from toolkit.facts.firmware.virt import guest_of, parse_detect_virt
 
@@ -64,3 +64,4 @@ def test_rows_of_chips_are_in_order_and_do_not_overlap() -> None:
     assert edges == sorted(edges)
     assert {row.confidence for row in rows} <= set("HML")
     assert all(row.source for row in rows)
+    assert {row.architecture for row in rows} > BEFORE_TURING

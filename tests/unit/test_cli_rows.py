@@ -146,7 +146,8 @@ def test_what_is_remarkable_of_a_certificate_is_said(
 
     def open_signing(*told: object, **more: object) -> SimpleNamespace | None:
         heard.append((told, more))
-        return SimpleNamespace(certificate=SimpleNamespace(remarks=("it ends soon",)))
+        certificate = SimpleNamespace(remarks=("it ends soon",))
+        return SimpleNamespace(signer=SimpleNamespace(certificate=certificate))
 
     monkeypatch.setattr(signing, "open_signing", open_signing)
     monkeypatch.setattr(signing, "_secret", lambda *_: "pin")

@@ -167,10 +167,6 @@ class Signing:
 
     signer: Signer
 
-    @property
-    def certificate(self) -> Certificate:
-        return self.signer.certificate
-
     def signed(self, built: Built, config: Mapping[str, str]) -> Built:
         """The same build, its modules signed by our key alone; inputs and other files as they were.
 

@@ -87,9 +87,10 @@ def without_nvidia_peermem(node: Node) -> str:
     :raises CutOff: where the evidence ends before it could tell.
     """
     here = told(node)
-    if not here or any(each is None or each.client == NVIDIA_PEERMEM for each in here.values()):
+    known = [each for each in here.values() if each is not None]
+    if not known or len(known) < len(here) or any(e.client == NVIDIA_PEERMEM for e in known):
         return ""
-    clients = {each.id: each.client for each in here.values() if each is not None}
+    clients = {each.id: each.client for each in known}
     ways = (
         f"{name} takes {client} or dma-buf" if client else f"{name} takes dma-buf"
         for name, client in clients.items()

@@ -31,7 +31,7 @@ def signing_of(session: Session) -> Signing | None:
     said = session.said
     key = said.text("sign_key")
     found = open_signing(key, said.text("sign_cert"), _secret(session, key), now=session.now)
-    for remark in found.certificate.remarks if found else ():
+    for remark in found.signer.certificate.remarks if found else ():
         session.remark(f"note: {remark}")
     return found
 
