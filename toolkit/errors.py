@@ -241,6 +241,17 @@ class Outcome(Generic[T]):
         return Outcome(self.host, value, self.error)
 
 
+def read_or(read: Callable[[], T], otherwise: U) -> T | U:
+    """What ``read`` makes of evidence; ``otherwise`` where it is not there, or not understood.
+
+    For what a sentence may lack. A verdict that rests on it lets the error pass.
+    """
+    try:
+        return read()
+    except (NoEvidence, Unparsable):
+        return otherwise
+
+
 class Ended(Protocol):
     """What came of one host, with an exit code of its own."""
 

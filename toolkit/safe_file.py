@@ -17,7 +17,6 @@ import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 _LINKS = 40  # as many as the kernel follows
 _ANY = re.compile(r"/proc/\d+/(task/\d+/)?fd")
@@ -94,12 +93,7 @@ class Beside:
     def __enter__(self) -> Beside:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        why: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.drop() if kind else self.finish()
 
 
@@ -246,12 +240,7 @@ class FileLock:
         """For processes that are to hold it as well."""
         return self._descriptor
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        why: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.let_go()
 
     def let_go(self) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from toolkit.errors import UsageError
+from toolkit.errors import InventoryError, UsageError
 
 if TYPE_CHECKING:
     import yaml
@@ -99,6 +99,21 @@ def read_file(file: Path) -> str:
             f"{file}: longer than {_MOST_TEXT >> 20} MiB", hint="no site writes so much by hand"
         )
     return data.decode("utf-8").replace("\r\n", "\n")
+
+
+def read_host_text(file: Path) -> str:
+    """The same of a file of hosts.
+
+    :raises InventoryError: it cannot be read, or is no text.
+    """
+    try:
+        return read_file(file)
+    except UnicodeDecodeError as why:
+        raise InventoryError(f"{file}: is not UTF-8 text", hint="save it as UTF-8") from why
+    except OSError as why:
+        raise InventoryError(
+            f"{file}: cannot be read: {why.strerror}", hint="name a file that can be read"
+        ) from why
 
 
 class _Weights:

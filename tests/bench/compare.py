@@ -19,9 +19,10 @@ from pathlib import Path
 
 from tests.bench.judge import captured, resident_mib, unlike
 from toolkit.checks.outliers import compare
-from toolkit.features.compare.cli import sheets_of_saved
+from toolkit.features.compare.cli import sheeting
 from toolkit.features.compare.show import text
 from toolkit.report.table import Painter
+from toolkit.verbs.each import on_saved
 from toolkit.verbs.saved import read_saved
 from toolkit.want import Want
 
@@ -66,7 +67,7 @@ def main() -> None:
         shown: list[str] = []
 
         def work() -> None:
-            outcomes = sheets_of_saved(read_saved(folder), Want())
+            outcomes = on_saved(read_saved(folder), sheeting(Want()))
             sheets = [each.get() for each in outcomes]
             shown.append(text(compare(sheets), Painter(False)))
 

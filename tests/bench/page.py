@@ -18,13 +18,11 @@ from pathlib import Path
 
 from dev.pictures import browser
 from tests.bench.judge import LIKE, TODAY, captured, resident_mib, unlike
-from toolkit.checks.judged import judge_node
-from toolkit.evidence import Evidence
-from toolkit.features.page.cli import look_at_saved
+from toolkit.features.page.cli import looking
 from toolkit.features.page.show.parts import html
-from toolkit.features.page.show.seen import Seeing, SeenNode
+from toolkit.features.page.show.seen import Seeing
 from toolkit.features.page.show.view import make
-from toolkit.verbs.each import Alike
+from toolkit.verbs.each import on_saved
 from toolkit.verbs.saved import read_saved
 from toolkit.want import Want
 
@@ -46,13 +44,8 @@ def fill(folder: Path, count: int) -> int:
 
 def page(folder: Path) -> str:
     """What ``report --from FOLDER --html`` writes."""
-    want, alike = Want(), Alike()
-    seeing = Seeing(want)
-
-    def look(name: str, evidence: Evidence) -> SeenNode:
-        return seeing.see(alike.judged(judge_node(name, evidence, want, TODAY)), evidence)
-
-    outcomes = look_at_saved(read_saved(folder), want, look)
+    seeing = Seeing(Want())
+    outcomes = on_saved(read_saved(folder), looking(seeing, TODAY))
     made = make(outcomes, seeing.passing, "peermem", datetime(2026, 11, 22, tzinfo=UTC))
     return "".join(html(made, "./invokew report --from evidence"))
 

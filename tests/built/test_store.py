@@ -17,7 +17,6 @@ from toolkit.built.io.store import (
     MANIFEST,
     Damaged,
     Entry,
-    EntryFile,
     Store,
     default_folder,
     digest_of,
@@ -155,7 +154,7 @@ def test_a_damaged_entry_is_noticed_and_put_aside(
 def test_names_that_leave_the_folder_are_not_kept(store: Store) -> None:
     for name in ("../x", "a/b", ".hidden", MANIFEST, ""):
         with pytest.raises(ValueError, match="cannot be kept"):
-            store.keep(Entry(to_entry(BUILT).about, (EntryFile(name, b""),)))
+            store.keep(Entry(to_entry(BUILT).about, (BuiltFile(name, b""),)))
     assert store.rows() == ()
 
 

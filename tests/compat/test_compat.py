@@ -127,12 +127,6 @@ def test_a_printed_distance_means_what_its_version_says(
     version: str, number: int, path: str
 ) -> None:
     assert shipped().path_name(version, number) == path
-    if path:
-        assert shipped().path_number(version, path) == number
-
-
-def test_a_path_that_a_version_does_not_have_has_no_number() -> None:
-    assert shipped().path_number("2.18.3", "P2C") is None
 
 
 @pytest.mark.parametrize(

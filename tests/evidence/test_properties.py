@@ -24,7 +24,7 @@ from toolkit.checks.all import ALL
 from toolkit.checks.check import Finding, Impact, Status
 from toolkit.checks.consumers.taken import taken
 from toolkit.checks.judged import Judged, judge_node
-from toolkit.compat.gpus import Act, xid_rows
+from toolkit.compat.gpus import XidAction, xid_rows
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence
 from toolkit.expect import read_expect
@@ -245,7 +245,7 @@ def troubles(gpu: str, hca: str) -> list[str]:
     """A line of each kind that the kernel logs of GPUs, NVSwitches and HCAs."""
     head, tails = f"NVRM: Xid (PCI:{gpu[:-2]})", ("Fatal, Link 02", "Nonfatal, Link 02", "pid=7")
     word = [f"{head}: {row.first}, {tail}" for row in xid_rows() for tail in tails
-            if row.act is Act.WORD]  # fmt: skip
+            if row.act is XidAction.WORD]  # fmt: skip
     mlx5 = (
         "Fatal error 1 detected", "Fatal error 3 detected", "device's health compromised",
         "Health issue observed, firmware internal error, severity(3) ERROR:",

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from toolkit.compat.gpus import Act, xid_row, xid_rows
+from toolkit.compat.gpus import XidAction, xid_row, xid_rows
 from toolkit.facts.gpu.kernel_trouble import fallen, sxids, when, xids
 from toolkit.facts.rdma.hca_log import hca_troubles, refused_commands
 
@@ -267,4 +267,4 @@ def test_the_rows_of_xids_do_not_overlap_and_are_in_order() -> None:
 def test_what_ends_a_job_alone_asks_for_no_reset(number: int) -> None:
     row = xid_row(number)
     assert row is not None
-    assert row.act in {Act.NONE, Act.RESTART}
+    assert row.act in {XidAction.NONE, XidAction.RESTART}

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.facts.rdma.registration import Asked, Registration, cause, parse_registration
+from toolkit.facts.rdma.registration import DmabufAnswer, Registration, cause, parse_registration
 from toolkit.node.collect import register_program
 
 pytestmark = pytest.mark.modules
@@ -110,7 +110,7 @@ def test_a_library_without_the_call_is_told_and_may_be_named(libraries: Path) ->
     named = str(libraries / "old/libibverbs.so.1")
     tried = asked(libraries, library=named)
     assert tried.libraries["libibverbs"] == named
-    assert tried.hcas["mlx5_0"] == Asked("absent", "absent")
+    assert tried.hcas["mlx5_0"] == DmabufAnswer("absent", "absent")
     assert tried.of(GPUS[0], "mlx5_0")["dmabuf"] == "absent"
 
 

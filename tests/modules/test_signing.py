@@ -104,7 +104,7 @@ def test_a_certificate_in_pem_does_as_well(built: Modules, ours: Made, tmp_path:
 def test_an_ecdsa_key_signs_and_is_remarked_on(built: Modules, tmp_path: Path) -> None:
     made = key_of(tmp_path / "ec", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256")
     found = opened(made.key, made.certificate)
-    [remark] = found.certificate.remarks
+    [remark] = found.signer.certificate.remarks
     assert remark.startswith("an ECDSA key: kernels before 5.13 refuse it")
     plain = build_of(built, "nvidia-peermem.ko")
     signed = found.signed(plain, {})
@@ -118,7 +118,7 @@ def test_an_ended_certificate_signs_and_is_remarked_on(ours: Made) -> None:
         str(ours.key), str(ours.certificate), None, now=datetime(2099, 1, 1, tzinfo=UTC)
     )
     assert later is not None
-    [remark] = later.certificate.remarks
+    [remark] = later.signer.certificate.remarks
     assert remark.startswith("the certificate ended on ")
 
 

@@ -9,7 +9,7 @@ from tests.evidence.frames import ABSENT, Override
 from tests.evidence.healthy_boot import grub
 from tests.unit.planning import NO_PT, TRANSLATED, frames, placed, plan_for, rocky
 from toolkit.checks.all import ALL
-from toolkit.facts.boot.loader import Loader, Outcome, parse_loader, parse_trials
+from toolkit.facts.boot.loader import Loader, TrialOutcome, parse_loader, parse_trials
 from toolkit.facts.node.node import Node
 from toolkit.plan.artefact import Trigger
 from toolkit.plan.change import Action
@@ -253,5 +253,5 @@ def test_what_another_loader_reads_is_left_to_the_operator(
 
 def test_what_the_node_remembers_is_read_by_its_form_alone() -> None:
     found = parse_trials("0a given-up 2026-11-22T08:00:00Z with it these were worse: x\n")
-    assert found["0a"].outcome is Outcome.GIVEN_UP
+    assert found["0a"].outcome is TrialOutcome.GIVEN_UP
     assert found["0a"].why == "with it these were worse: x"

@@ -16,7 +16,7 @@ from tests.unit.judged import BARE, HEALTHY, SICK, UNSURE, judged
 from toolkit.checks.check import failed
 from toolkit.checks.judged import Judged
 from toolkit.errors import ExitCode, Outcome, TransportError
-from toolkit.report.document import Told, document, document_parts, dumps
+from toolkit.report.document import Told, document, document_parts, dumps, picked
 from toolkit.report.junit import junit
 
 ROOT = Path(__file__).parents[2]
@@ -35,6 +35,21 @@ def made(told: list[Outcome[Told]]) -> dict[str, Any]:
         dumps(document("doctor", "peermem", told, ExitCode.UNREACHABLE, when))
     )
     return loaded
+
+
+def test_attributes_are_picked_by_name_and_told_as_json_has_them() -> None:
+    finding = failed("found so", expected="so", details=("one", "two"))
+    outcome = Outcome("gpu1", finding, LOST)
+    names = "node=host value.status value.details reason=error.hint error.exit_code"
+    assert json.loads(json.dumps(picked(outcome, names))) == {
+        "node": "gpu1",
+        "status": "fail",
+        "details": ["one", "two"],
+        "reason": "is sshd up?",
+        "exit_code": 4,
+    }
+    whole = picked(Outcome("gpu1", (Outcome("gpu2"),)), "value")
+    assert whole == {"value": [{"host": "gpu2", "value": None, "error": None}]}
 
 
 def test_the_document_keeps_its_schema() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.budgeting import Run
 from toolkit.errors import TransportError, UsageError
 from toolkit.rollout.budget import Budget, books_of, release, set_aside
-from toolkit.rollout.budget_store import Book, BudgetError, Row
+from toolkit.rollout.budget_store import Book, BudgetError, BudgetRow
 from toolkit.rollout.claims import claim
 from toolkit.rollout.plan.batches import Past, Phase, Step
 from toolkit.rollout.plan.budget import Answer, Books, CountedAs, Share, ask, left_by
@@ -206,7 +206,7 @@ def test_nothing_is_begun_where_what_others_report_cannot_be_read(tmp_path: Path
 def test_a_share_that_a_later_version_wrote_is_not_guessed_at(tmp_path: Path) -> None:
     book = Book(tmp_path)
     with book.moment() as moment:
-        moment.put(Row("gpu1", "a", "frozen", "", "2026-11-22T20:00:00Z"))
+        moment.put(BudgetRow("gpu1", "a", "frozen", "", "2026-11-22T20:00:00Z"))
     book.close()
     assert book.file == tmp_path / ".budget.sqlite", "where that version looks, too"
     for look in (lambda: books_of(tmp_path), lambda: release(tmp_path, ["gpu1"])):

@@ -14,7 +14,7 @@ from toolkit.errors import HostKeyError, LoginError, TransportError, UsageError
 from toolkit.hosts.host import Host
 from toolkit.ssh import openssh
 from toolkit.ssh.credentials import Credentials
-from toolkit.ssh.local import Ended
+from toolkit.ssh.local import ChildEnd
 from toolkit.ssh.openssh import OpensshTransport, _host, _read_way
 
 # Notes its words, one a line and calls parted by "=="; runs the remote command itself.
@@ -239,9 +239,9 @@ def test_time_that_is_up(
 ) -> None:
     given: dict[str, object] = {}
 
-    def late(*_: object, **more: object) -> Ended:
+    def late(*_: object, **more: object) -> ChildEnd:
         given.update(more)
-        return Ended(True, None, said)
+        return ChildEnd(True, None, said)
 
     monkeypatch.setattr(openssh, "run_child", late)
     with pytest.raises(TransportError, match=f"gpu7: no answer within 7 s while {doing}"):

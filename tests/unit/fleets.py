@@ -11,7 +11,7 @@ from pathlib import Path
 from toolkit.checks.judged import judge_node
 from toolkit.errors import Outcome, ToolkitError
 from toolkit.evidence import Evidence
-from toolkit.facts.rdma.measured import Measured
+from toolkit.facts.rdma.measured import MeasuredPair
 from toolkit.features.page.show.parts import Page, html
 from toolkit.features.page.show.seen import Seeing, SeenNode
 from toolkit.features.page.show.view import make
@@ -37,7 +37,7 @@ def page_of(
     nodes: Iterable[tuple[str, Evidence]],
     lost: Iterable[tuple[str, ToolkitError]] = (),
     want: Want | None = None,
-    measured: Mapping[str, tuple[Measured, ...]] | None = None,
+    measured: Mapping[str, tuple[MeasuredPair, ...]] | None = None,
 ) -> Page:
     """Each node judged for itself, and hosts that gave no evidence after them."""
     wanted = want or Want()

@@ -14,13 +14,15 @@ from tests.invoked import gdr
 from tests.unit.fleets import capture
 from toolkit.errors import ExitCode
 from toolkit.evidence import Evidence
-from toolkit.features.compare.cli import sheets_of_saved
-from toolkit.features.drift.cli import drift_saved
+from toolkit.features.compare.cli import sheeting
+from toolkit.features.drift.cli import drifting
 from toolkit.features.kubernetes.run import plan_for_pods
-from toolkit.features.page.cli import look_at_saved
-from toolkit.verbs.cli.forecast import foresee_saved
+from toolkit.features.page.cli import looking
+from toolkit.features.page.show.seen import Seeing
+from toolkit.verbs.cli.forecast import foreseeing
 from toolkit.verbs.doctor import examine_saved
-from toolkit.verbs.plan import plan_saved
+from toolkit.verbs.each import on_saved
+from toolkit.verbs.plan import planning
 from toolkit.want import Want
 
 TODAY = date(2026, 11, 22)
@@ -43,13 +45,13 @@ class Asked:
     "flow",
     [
         pytest.param(lambda saved, wants: examine_saved(saved, wants, TODAY), id="doctor"),
-        pytest.param(lambda saved, wants: foresee_saved(saved, wants, TODAY, ""), id="next-boot"),
-        pytest.param(lambda saved, wants: plan_saved(saved, wants, TODAY), id="plan"),
-        pytest.param(lambda saved, wants: drift_saved(saved, wants, TODAY), id="drift"),
+        pytest.param(lambda saved, wants: on_saved(saved, foreseeing(wants, TODAY, "")), id="boot"),
+        pytest.param(lambda saved, wants: on_saved(saved, planning(wants, TODAY)), id="plan"),
+        pytest.param(lambda saved, wants: on_saved(saved, drifting(wants, TODAY)), id="drift"),
         pytest.param(lambda saved, wants: plan_for_pods(saved, wants, TODAY, None), id="pods"),
-        pytest.param(sheets_of_saved, id="compare"),
+        pytest.param(lambda saved, wants: on_saved(saved, sheeting(wants)), id="compare"),
         pytest.param(
-            lambda saved, wants: look_at_saved(saved, wants, lambda name, _: name), id="report"
+            lambda saved, wants: on_saved(saved, looking(Seeing(wants), TODAY)), id="report"
         ),
     ],
 )

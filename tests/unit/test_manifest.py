@@ -18,18 +18,18 @@ from toolkit.built.io.store import (
     MANIFEST,
     Damaged,
     Entry,
-    EntryFile,
     digest_of,
     keepable,
     read_entry,
     read_manifest,
     write_manifest,
 )
+from toolkit.built.plan.model import BuiltFile
 from toolkit.redfish.http import refused
 from toolkit.redfish.reader import attributes_place, lockdown_words, one_line
 
 ABOUT = (("kernel", "6.1"), ("a", "b"))
-ENTRY = Entry(ABOUT, (EntryFile("b.ko", b"two"), EntryFile("a.ko", b"one")))
+ENTRY = Entry(ABOUT, (BuiltFile("b.ko", b"two"), BuiltFile("a.ko", b"one")))
 
 
 def lay(place: Path) -> str:

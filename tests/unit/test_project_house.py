@@ -167,7 +167,7 @@ def test_a_commit_that_is_none_is_told_of_in_one_line() -> None:
 OPAQUE = """
 aside beside carry collected comparables demanded depends described dressed dummies each
 emulated expected fold half here hygiene if inside kept learned linked look made makers
-measured needs one past placed places planning quoted rest said saved seen taken throwaway
+measured needs one opened past placed places planning quoted rest said saved seen taken throwaway
 trouble turn wanted wanting way what wish wishes words
 """
 

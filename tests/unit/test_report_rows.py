@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.features.builds.show import CachedRow, listing, pruned
+from toolkit.built.io.store import StoreRow
+from toolkit.features.builds.show import listing, pruned
 from toolkit.features.reload.plan_obstacles import ObstacleKind, ReloadObstacle
 from toolkit.features.reload.show import _obstacle
 from toolkit.report.table import Painter
@@ -17,8 +18,9 @@ NOW, DAY = 1_800_000_000.0, 86_400
 KERNEL = "6.1.0-49-amd64"
 
 
-def row(package: str = "nvidia", *, age: float = 0.0, size: int = 5000) -> CachedRow:
-    return CachedRow("0123456789abcdef", package, "535", KERNEL, NOW - age, size)
+def row(package: str = "nvidia", *, age: float = 0.0, size: int = 5000) -> StoreRow:
+    about = (("package", package), ("version", "535"), ("kernel", KERNEL))
+    return StoreRow("0123456789abcdef", about, NOW - age, size)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +36,7 @@ def row(package: str = "nvidia", *, age: float = 0.0, size: int = 5000) -> Cache
         (row(size=100_000), ["nvidia/535", KERNEL, "0.1 MB", "today"]),
     ],
 )
-def test_an_entry_of_the_cache(entry: CachedRow, cells: list[str]) -> None:
+def test_an_entry_of_the_cache(entry: StoreRow, cells: list[str]) -> None:
     head, line, empty, count = listing([entry], NOW).split("\n")
     assert head.split() == ["digest", "package", "kernel", "size", "last", "used"]
     assert line.split("  ")[0] == "0123456789ab"

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from threading import Lock
 
-from toolkit.built.io.store import About, Entry, EntryFile, Store
-from toolkit.built.plan.model import Built, BuiltFile, Inputs, Part
+from toolkit.built.io.store import About, Entry, Store
+from toolkit.built.plan.model import Built, Inputs, Part
 from toolkit.built.signing import Signing
-from toolkit.errors import NoEvidence, Unparsable
+from toolkit.errors import NoEvidence, Unparsable, read_or
 from toolkit.facts.node.node import Node
 from toolkit.want import Modules, Want
 
@@ -68,10 +68,12 @@ def _kernels(node: Node) -> tuple[str, ...]:
 
 def _config(node: Node, kernel: str) -> dict[str, str]:
     """Options of that kernel; none where they were not read: the usual digest then."""
-    try:
-        return node.kernel_config if kernel == node.kernel else node.kernel_configs.get(kernel, {})
-    except (NoEvidence, Unparsable):
-        return {}
+    return read_or(
+        lambda: (
+            node.kernel_config if kernel == node.kernel else node.kernel_configs.get(kernel, {})
+        ),
+        {},
+    )
 
 
 def at_hand(shelf: Shelf | None, node: Node, want: Want) -> tuple[Built, ...]:
@@ -97,14 +99,13 @@ def find(store: Store, inputs: Inputs) -> CachedBuild:
 
 def to_entry(built: Built) -> Entry:
     about = tuple((name, str(value)) for name, value in asdict(built.inputs).items())
-    return Entry(about, tuple(EntryFile(each.name, each.data) for each in built.files))
+    return Entry(about, built.files)
 
 
 def to_built(entry: Entry) -> Built | None:
     """None where another version of the toolkit knew other inputs."""
     inputs = to_inputs(entry.about)
-    files = tuple(BuiltFile(each.name, each.data) for each in entry.files)
-    return Built(inputs, files) if inputs else None
+    return Built(inputs, entry.files) if inputs else None
 
 
 def to_inputs(about: About) -> Inputs | None:

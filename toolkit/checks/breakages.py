@@ -33,7 +33,7 @@ Match = Callable[[Node, Want], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownBreakage:
     """A breakage that a node meets."""
 
     id: str  # "B01"
@@ -44,13 +44,13 @@ class Known:
     checks: tuple[str, ...]  # ids of the checks whose findings it explains
 
 
-def known(node: Node, want: Want) -> tuple[Known, ...]:
+def known(node: Node, want: Want) -> tuple[KnownBreakage, ...]:
     """The breakages met, in the order of the table; one of the site's own has no function."""
     met = []
     for row in want.compat.breakages:
         found = _ask(row.id, node, want)
         if found:
-            met.append(Known(row.id, row.title, found, row.effect, row.action, row.checks))
+            met.append(KnownBreakage(row.id, row.title, found, row.effect, row.action, row.checks))
     return tuple(met)
 
 

@@ -12,7 +12,7 @@ from itertools import count
 from toolkit.checks.rdma.makers import NOT_CONNECTX, has_connectx, without_nvidia_peermem
 from toolkit.checks.role import PASSED_THROUGH, role
 from toolkit.compat.gpus import machine_type
-from toolkit.errors import CutOff, NeedsRoot, NoEvidence, NotCollected, Unparsable
+from toolkit.errors import CutOff, NeedsRoot, NoEvidence, NotCollected, Unparsable, read_or
 from toolkit.facts.fact import once
 from toolkit.facts.node.node import Node
 from toolkit.facts.recall import Answers
@@ -224,18 +224,12 @@ def _open(node: Node, why: NoEvidence | Unparsable) -> Finding:
 
 def _gpu_lost(node: Node) -> bool:
     """Whether nvidia-smi itself says so, and nothing else."""
-    try:
-        return bool(node.fresh().smi_said.lost)
-    except (NoEvidence, Unparsable):
-        return False
+    return read_or(lambda: bool(node.fresh().smi_said.lost), False)
 
 
 def _as_root(node: Node) -> bool:
     """Whether the probe was root already, so that being root is no cure."""
-    try:
-        return node.fresh().root
-    except (NoEvidence, Unparsable):
-        return False
+    return read_or(lambda: node.fresh().root, False)
 
 
 def without_gpus(node: Node) -> bool:

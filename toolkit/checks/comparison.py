@@ -14,7 +14,7 @@ from typing import TypeVar
 from toolkit.checks.all import ALL
 from toolkit.checks.check import Check, Status, number_of
 from toolkit.checks.consumers.taken import taken
-from toolkit.errors import NoEvidence, Unparsable
+from toolkit.errors import read_or
 from toolkit.evidence import Evidence
 from toolkit.facts.comparables import TOPICS, Topic, Trait, layout, traits
 from toolkit.facts.node.node import Node
@@ -85,7 +85,4 @@ def _status(check: Check, want: Want, node: Node) -> Trait:
 
 
 def _layout(node: Node) -> tuple[tuple[str, str], ...]:
-    try:
-        return layout(node)
-    except (NoEvidence, Unparsable):
-        return ()
+    return read_or(lambda: layout(node), ())

@@ -53,10 +53,12 @@ def _gpus(node: Node) -> tuple[Seen, ...]:
     return _living(there, gone & there)
 
 
-def _living(there: set[str], gone: set[str], place: str = "on the PCI bus") -> tuple[Seen, ...]:
+def _living(there: set[str], gone: set[str]) -> tuple[Seen, ...]:
     """How many answer, and which of those that have a place do not."""
     does = "does" if len(gone) == 1 else "do"
-    note = f"{len(there)} {place}; {', '.join(sorted(gone))} {does} not answer" if gone else ""
+    note = (
+        f"{len(there)} on the PCI bus; {', '.join(sorted(gone))} {does} not answer" if gone else ""
+    )
     return (Seen("", len(there) - len(gone), note=note),)
 
 

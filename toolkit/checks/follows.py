@@ -26,7 +26,7 @@ from toolkit.checks.modules.modules import RDMA
 from toolkit.checks.modules.stale import loaded_from_elsewhere
 from toolkit.checks.pci.iommu_words import passes_through
 from toolkit.checks.pci.pcie import LOST
-from toolkit.errors import NoEvidence, Unparsable
+from toolkit.errors import read_or
 from toolkit.facts.modules.ofed import LEFTOVER
 from toolkit.facts.modules.refusals import parse_refusals
 from toolkit.facts.node.node import Node
@@ -72,10 +72,7 @@ def _step(
 
 
 def _holds(rule: Rule, node: Node, want: Want, finding: Finding) -> str:
-    try:
-        return rule(node.fresh(), want, finding)
-    except (NoEvidence, Unparsable):
-        return ""
+    return read_or(lambda: rule(node.fresh(), want, finding), "")
 
 
 # DKMS has not built it for the kernel.

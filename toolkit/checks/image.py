@@ -5,7 +5,7 @@ from __future__ import annotations
 from toolkit.checks.check import Finding, Impact, Status, check, failed, not_applicable, passed
 from toolkit.facts.node.node import Node
 from toolkit.facts.passport import PLACE, SIGNATURE, Passport
-from toolkit.facts.passport_beside import Difference, compare, untold
+from toolkit.facts.passport_beside import PassportDifference, compare, untold
 from toolkit.plural import counted
 from toolkit.want import Want
 
@@ -46,31 +46,11 @@ def passport(node: Node, want: Want) -> Finding:
                 hint="make the image by the verb image",
             )
         return not_applicable("it was not born from an image with a passport")
-    if want.passport_key:
-        good, told = node.passport_verified
-        if not good:
-            return failed(
-                told,
-                expected="a good signature by a key that was given",
-                hint=f"the image is made with --passport-sign; the signature lies in {SIGNATURE}",
-            )
+    if want.passport_key and (forged := _unsigned(node)):
+        return forged
     differences = compare(born, node)
-    # What somebody replaced is told before the kernel that came by a package.
-    foreign = sorted((each for each in differences if not each.since), key=lambda e: e.later)
-    later = all(each.later for each in foreign)
-    if foreign and later and not want.passport:
-        return Finding(
-            Status.NA,
-            f"no longer the image: kernel {node.kernel} came later; all else is as it was born",
-            details=(*map(str, differences), *_uncompared(born, node)),
-        )
-    if foreign:
-        return failed(
-            _counted(foreign),
-            expected=f"as the image was born: {PLACE}",
-            hint=_LATER if later else _AGAIN,
-            details=(*map(str, differences), *_uncompared(born, node)),
-        )
+    if foreign := [each for each in differences if not each.since]:
+        return _unlike(foreign, (*map(str, differences), *_uncompared(born, node)), node, want)
     silent = tuple(f"{name}: the kernel does not tell its build" for name in untold(born, node))
     about = f"as the image was born: {counted(len(born.every_file), 'file')}, kernel {node.kernel}"
     if differences:
@@ -81,13 +61,40 @@ def passport(node: Node, want: Want) -> Finding:
     return passed(about, details=(*map(str, differences), *silent))
 
 
+def _unsigned(node: Node) -> Finding | None:
+    """A passport that no key vouches for which was given; None where one does."""
+    good, told = node.passport_verified
+    if good:
+        return None
+    return failed(
+        told,
+        expected="a good signature by a key that was given",
+        hint=f"the image is made with --passport-sign; the signature lies in {SIGNATURE}",
+    )
+
+
+def _unlike(
+    foreign: list[PassportDifference], details: tuple[str, ...], node: Node, want: Want
+) -> Finding:
+    """What others changed; a kernel that only came later by a package is no failure by itself."""
+    later = all(each.later for each in foreign)
+    if later and not want.passport:
+        return Finding(
+            Status.NA,
+            f"no longer the image: kernel {node.kernel} came later; all else is as it was born",
+            details=details,
+        )
+    # What somebody replaced is told before the kernel that came by a package.
+    first, *more = sorted(foreign, key=lambda each: each.later)
+    return failed(
+        f"unlike the image: {first}{f', and {len(more)} more' if more else ''}",
+        expected=f"as the image was born: {PLACE}",
+        hint=_LATER if later else _AGAIN,
+        details=details,
+    )
+
+
 def _uncompared(born: Passport, node: Node) -> tuple[str, ...]:
     if born.kernel(node.kernel) is not None:
         return ()
     return (f"what is loaded is not compared: the passport does not tell of kernel {node.kernel}",)
-
-
-def _counted(differences: list[Difference]) -> str:
-    first = differences[0]
-    rest = f", and {len(differences) - 1} more" if len(differences) > 1 else ""
-    return f"unlike the image: {first}{rest}"

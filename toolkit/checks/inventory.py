@@ -6,15 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from toolkit.checks.check import (
-    Finding,
-    Impact,
-    Status,
-    check,
-    failed,
-    not_applicable,
-    passed,
-)
+from toolkit.checks.check import Finding, Impact, Status, check, failed, not_applicable, passed
 from toolkit.checks.pci.pcie import lost_beside
 from toolkit.checks.role import role
 from toolkit.compat.gpus import GpuBoard, MachineType, board, boards, machine_type
@@ -48,17 +40,11 @@ def gpu_count(node: Node, want: Want) -> Finding:
     Cards are as many as somebody plugged in: a slot among those of GPUs fails where it says that
     a card is in, and is told where it is empty.
     """
-    tree = node.pci
-    dead = [each.address for each in tree.functions.values() if each.was_gpu and each.dead]
-    if dead:
-        return failed(
-            f"{counted(len(dead), 'GPU')} on the bus without an answer, config space all ff",
-            expected="every GPU answers",
-            details=tuple(f"{address}: lost" for address in dead),
-        )
-    if not tree.whole:
+    if dead := _dead(node):
+        return dead
+    if not node.pci.whole:
         return not_applicable("an excerpt of lspci: how many there are is not told")
-    gpus = tree.gpus
+    gpus = node.pci.gpus
     should = _should(node, want)
     told = tuple(
         f"{port.address}: nothing below it; ports like it have a GPU each"
@@ -81,6 +67,18 @@ def gpu_count(node: Node, want: Want) -> Finding:
         return not_applicable("no NVIDIA GPU on the PCI bus, and no machine known to have one")
     finding = _by_driver(node, should)
     return replace(finding, details=told) if finding.status is Status.PASS else finding
+
+
+def _dead(node: Node) -> Finding | None:
+    """GPUs that are still on the bus, and whose config space reads as ff; None without any."""
+    dead = [each.address for each in node.pci.functions.values() if each.was_gpu and each.dead]
+    if not dead:
+        return None
+    return failed(
+        f"{counted(len(dead), 'GPU')} on the bus without an answer, config space all ff",
+        expected="every GPU answers",
+        details=tuple(f"{address}: lost" for address in dead),
+    )
 
 
 def _empty(node: Node, cards: Collection[PciFunction], least: int = 3) -> list[PciFunction]:

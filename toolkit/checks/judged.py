@@ -8,7 +8,7 @@ from datetime import date
 from functools import partial
 
 from toolkit.checks.all import ALL
-from toolkit.checks.breakages import Known, known
+from toolkit.checks.breakages import KnownBreakage, known
 from toolkit.checks.check import (
     Gap,
     Impact,
@@ -24,7 +24,7 @@ from toolkit.checks.consumers.chosen import Chosen
 from toolkit.checks.consumers.taken import taken
 from toolkit.checks.follows import Step, steps
 from toolkit.checks.role import role
-from toolkit.errors import ExitCode, NoEvidence, Unparsable
+from toolkit.errors import ExitCode, NoEvidence, Unparsable, read_or
 from toolkit.evidence import Evidence
 from toolkit.facts.firmware.bmc_identity import Same, same_machine
 from toolkit.facts.firmware.redfish_bmc import Trust
@@ -52,7 +52,7 @@ class Judged:
     complete: bool = True  # False when the evidence was cut off
     gpus: bool = True  # False when the node is known to have none
     without: str = ""  # why GPUDirect RDMA is nothing to this machine, by design
-    known: tuple[Known, ...] = ()  # breakages that it meets
+    known: tuple[KnownBreakage, ...] = ()  # breakages that it meets
     chosen: tuple[Chosen, ...] = ()  # what each library would do
     text: bool = False  # what tools printed, and no node that anybody asked
     steps: tuple[Step, ...] = ()  # which open verdicts follow from which
@@ -202,10 +202,9 @@ def _driver(node: Node) -> str:
     if node.driver is None:
         return "none"
     named = f"{node.driver.version} {node.driver.flavor}"
-    try:
-        return f"{named}, from a container" if node.containers.driver_container else named
-    except (NoEvidence, Unparsable):
-        return named
+    return read_or(
+        lambda: f"{named}, from a container" if node.containers.driver_container else named, named
+    )
 
 
 @dataclass(frozen=True, slots=True)

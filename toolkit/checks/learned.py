@@ -15,7 +15,7 @@ from typing import TypeVar
 from toolkit.checks.check import Status
 from toolkit.checks.expected import against
 from toolkit.checks.expected_items import SEEN, Seen
-from toolkit.errors import NoEvidence, Unparsable
+from toolkit.errors import NoEvidence, Unparsable, read_or
 from toolkit.expect import Expect, ExpectKey, Value, link, read_expect, said, size
 from toolkit.facts.node.node import Node
 
@@ -80,10 +80,7 @@ def had(host: str, node: Node) -> Had:
     """All that may be expected, as this node has it."""
 
     def read(key: ExpectKey) -> tuple[Seen, ...] | None:
-        try:
-            return SEEN[key](node)
-        except (NoEvidence, Unparsable):
-            return None
+        return read_or(lambda: SEEN[key](node), None)
 
     try:
         dmi = node.dmi

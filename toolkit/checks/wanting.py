@@ -28,14 +28,14 @@ _PRINTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class MissingCommand:
     """One command, and how many checks wait for what it prints."""
 
     command: str
     checks: int
 
 
-def wanted(judged: Judged) -> tuple[Wanted, ...]:
+def wanted(judged: Judged) -> tuple[MissingCommand, ...]:
     """At most three commands, the most telling first; none where nothing is missing.
 
     A check counts for the source that it asked for last: there it could not go on.
@@ -52,4 +52,4 @@ def wanted(judged: Judged) -> tuple[Wanted, ...]:
         for key in missing
         if key in _PRINTS and not (others and _PRINTS[key].startswith("nvidia-smi"))
     )
-    return tuple(Wanted(*each) for each in found.most_common(_MOST))
+    return tuple(MissingCommand(*each) for each in found.most_common(_MOST))

@@ -54,7 +54,7 @@ def chip(device: int) -> Chip | None:
     return next((each for each in chips() if each.first <= device <= each.last), None)
 
 
-class Act(StrEnum):
+class XidAction(StrEnum):
     """What an Xid asks for; the least first."""
 
     NONE = "none"
@@ -72,7 +72,7 @@ class XidRow:
     first: int
     last: int
     kind: str  # "application", "uncontained ECC", "bus"
-    act: Act
+    act: XidAction
     text: str  # in a clause, what happened
     source: str
     confidence: str  # "H", "M" or "L"
@@ -82,7 +82,7 @@ class XidRow:
 def xid_rows() -> tuple[XidRow, ...]:
     """Every row, lowest number first."""
     rows = read_toml(_XIDS.read_text("utf-8"))["xids"]
-    return tuple(XidRow(**{**row, "act": Act(row["act"])}) for row in rows)
+    return tuple(XidRow(**{**row, "act": XidAction(row["act"])}) for row in rows)
 
 
 def xid_row(number: int) -> XidRow | None:

@@ -177,11 +177,6 @@ class Compat:
         names = self.nccl_distances(version).names
         return names[number] if 0 <= number < len(names) else ""
 
-    def path_number(self, version: str, name: str) -> int | None:
-        """The number under which that NCCL prints a path; None where it has no such path."""
-        names = self.nccl_distances(version).names
-        return names.index(name) if name in names else None
-
     def breakage(self, name: str) -> Breakage:
         return next(each for each in self.breakages if each.id == name)
 

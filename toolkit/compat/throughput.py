@@ -137,9 +137,6 @@ class Constants:
             None,
         )
 
-    def cpu_class(self, name: str) -> CpuClass:
-        return next(each for each in self.cpus if each.id == name)
-
     def but(self, values: Mapping[str, float]) -> Constants:
         """With other values, whose bounds keep their distance in proportion."""
         rows = dict(self.rows)

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from toolkit.errors import NoEvidence, Unparsable
+from toolkit.errors import NoEvidence, read_or
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.config_space import Acs
 from toolkit.facts.pci.functions import PciFunction
@@ -268,7 +268,4 @@ def same_products(one: Iterable[tuple[str, str]], other: Iterable[tuple[str, str
 
 def traits(node: Node, topic: Topic) -> tuple[Trait, ...] | None:
     """The traits of one topic; None where its sources were not read."""
-    try:
-        return tuple(topic.read(node))
-    except (NoEvidence, Unparsable):
-        return None
+    return read_or(lambda: tuple(topic.read(node)), None)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from toolkit.facts.boot.cmdline import Cmdline
-from toolkit.facts.boot.loader import MARK, Outcome
+from toolkit.facts.boot.loader import MARK, TrialOutcome
 from toolkit.facts.node.node import Node
 from toolkit.facts.node.passport import ABSENT, Left, LoadedBuild
 from toolkit.facts.passport import FileEntry, KernelEntry, ModuleEntry, Passport
@@ -29,7 +29,7 @@ _ARGUMENTS = ("/etc/default/grub.d/", "/etc/gdr-toolkit/kernel-arguments")
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class PassportDifference:
     """One thing that is not as the image was born."""
 
     what: str  # "/lib/modules/.../nvidia-peermem.ko", "kernel", "argument iommu"
@@ -43,7 +43,7 @@ class Difference:
         return f"{told} (run {self.since} of ours)" if self.since else told
 
 
-def compare(passport: Passport, node: Node) -> tuple[Difference, ...]:
+def compare(passport: Passport, node: Node) -> tuple[PassportDifference, ...]:
     """Everything in which a running node is unlike its passport.
 
     :raises NoEvidence: where something that it takes was not read.
@@ -57,18 +57,18 @@ def compare(passport: Passport, node: Node) -> tuple[Difference, ...]:
     )
 
 
-def _kernel(passport: Passport, node: Node) -> Iterator[Difference]:
+def _kernel(passport: Passport, node: Node) -> Iterator[PassportDifference]:
     if node.arch != passport.arch:
-        yield Difference("architecture", passport.arch, node.arch)
+        yield PassportDifference("architecture", passport.arch, node.arch)
     if passport.default and node.kernel != passport.default:
         later = passport.kernel(node.kernel) is None
-        yield Difference(KERNEL, passport.default, node.kernel, later=later)
+        yield PassportDifference(KERNEL, passport.default, node.kernel, later=later)
     elif passport.kernel(node.kernel) is None:
         born = ", ".join(each.release for each in passport.kernels)
-        yield Difference(KERNEL, born, node.kernel, later=True)
+        yield PassportDifference(KERNEL, born, node.kernel, later=True)
 
 
-def _arguments(passport: Passport, node: Node) -> Iterator[Difference]:
+def _arguments(passport: Passport, node: Node) -> Iterator[PassportDifference]:
     """Each argument of the passport is in effect, and none that decides was added."""
     if passport.arguments is None:
         return
@@ -79,7 +79,7 @@ def _arguments(passport: Passport, node: Node) -> Iterator[Difference]:
         was, has = _values(born, name), _values(now, name)
         if was != has:
             run = _run_that_set_arguments(passport, node)
-            yield Difference(f"argument {name}", was, has, run)
+            yield PassportDifference(f"argument {name}", was, has, run)
 
 
 def _run_that_set_arguments(passport: Passport, node: Node) -> str:
@@ -88,7 +88,7 @@ def _run_that_set_arguments(passport: Passport, node: Node) -> str:
     A trial is booted before anything is written: its boot is known by what it noted on the node.
     """
     if (trial := node.trial) and (noted := node.trials.get(trial)):
-        return f"trial {trial}" if noted.outcome is Outcome.OPEN else ""
+        return f"trial {trial}" if noted.outcome is TrialOutcome.OPEN else ""
     born = {each.path: each.sha256 for each in passport.files}
     now = node.passport_hashes
     for path, left in node.passport_since.items():
@@ -114,11 +114,11 @@ def _counts(name: str) -> bool:
     return name not in _OWN_WORDS and not name.startswith(("rd.", "systemd.", "luks."))
 
 
-def _files(passport: Passport, node: Node) -> Iterator[Difference]:
+def _files(passport: Passport, node: Node) -> Iterator[PassportDifference]:
     hashes, since = node.passport_hashes, node.passport_since
     removed = [each for each in passport.kernels if _removed(each, node)]
     for kernel in removed:
-        yield Difference(f"kernel {kernel.release}", "it", "", later=True)
+        yield PassportDifference(f"kernel {kernel.release}", "it", "", later=True)
     gone = {file.path for each in removed for file in _parts(each)}
     for file in passport.every_file:
         if file.path in gone:
@@ -129,7 +129,7 @@ def _files(passport: Passport, node: Node) -> Iterator[Difference]:
             continue
         lawful = _run_that_left(since.get(file.path, ()), now)
         shown = "" if now == ABSENT else _short(now)
-        yield Difference(file.path, _short(file.sha256), shown, lawful)
+        yield PassportDifference(file.path, _short(file.sha256), shown, lawful)
 
 
 def _removed(kernel: KernelEntry, node: Node) -> bool:
@@ -160,7 +160,7 @@ def _short(sha256: str) -> str:
     return f"sha256 {sha256[:16]}" if len(sha256) == 64 else sha256
 
 
-def _loaded(passport: Passport, node: Node) -> Iterator[Difference]:
+def _loaded(passport: Passport, node: Node) -> Iterator[PassportDifference]:
     """What the kernel holds is the build that the passport has for this kernel."""
     kernel = passport.kernel(node.kernel)
     if kernel is None:
@@ -169,12 +169,14 @@ def _loaded(passport: Passport, node: Node) -> Iterator[Difference]:
     for name, build in loaded.items():
         entry = kernel.named(name)
         if entry is None:
-            yield Difference(f"loaded {name}", "", build.srcversion or "a module of that name")
+            yield PassportDifference(
+                f"loaded {name}", "", build.srcversion or "a module of that name"
+            )
         elif (found := _other_build(entry, build)) is not None:
             now = node.passport_hashes.get(entry.file.path, "")
             updated = now != entry.file.sha256
             run = _run_that_left(since.get(entry.file.path, ()), now) if updated else ""
-            yield Difference(f"loaded {name}", *found, run)
+            yield PassportDifference(f"loaded {name}", *found, run)
     yield from _strangers(kernel, node)
 
 
@@ -200,8 +202,10 @@ def untold(passport: Passport, node: Node) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _strangers(kernel: KernelEntry, node: Node) -> Iterator[Difference]:
+def _strangers(kernel: KernelEntry, node: Node) -> Iterator[PassportDifference]:
     """Modules of the path that are loaded, and that the image does not have for this kernel."""
     for name, state in node.module_state.items():
         if state.initstate and kernel.named(name) is None and name not in node.passport_loaded:
-            yield Difference(f"loaded {name}", "", state.srcversion or "a module of that name")
+            yield PassportDifference(
+                f"loaded {name}", "", state.srcversion or "a module of that name"
+            )

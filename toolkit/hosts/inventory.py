@@ -15,7 +15,7 @@ from toolkit.hosts.ansible import Group, VariableValue, gather, host_names
 from toolkit.hosts.ansible_files import VAULT, ask_ansible, sources, vars_files
 from toolkit.hosts.clustershell import is_clustershell, read_clustershell
 from toolkit.hosts.host import MOST, NOTHING, Host, Inventory, select
-from toolkit.untrusted import Unreadable, read_file, read_yaml_nodes
+from toolkit.untrusted import Unreadable, read_host_text, read_yaml_nodes
 
 _YAML = (".yml", ".yaml", ".json")
 _SECTION = re.compile(r"\[([^]:]+)(?::(\w+))?\]\s*(?:[#;].*)?")
@@ -31,7 +31,7 @@ def read_host_file(file: Path, inventory: Inventory = NOTHING) -> tuple[Host, ..
     :raises InventoryError: the file cannot be read, or one line of it, with its number.
     """
     hosts: dict[str, Host] = {}
-    for number, raw in enumerate(_text(file).split("\n"), start=1):
+    for number, raw in enumerate(read_host_text(file).split("\n"), start=1):
         line = raw.partition("#")[0].strip()
         if not line:
             continue
@@ -54,7 +54,7 @@ def read_inventory(source: Path) -> Inventory:
         Or ClusterShell's groups.conf.
     :raises InventoryError: it cannot be read, with file and line.
     """
-    if not source.is_dir() and is_clustershell(source, _text(source)):
+    if not source.is_dir() and is_clustershell(source, read_host_text(source)):
         return read_clustershell(source)
     groups: dict[str, Group] = {}
     for file in sources(source) if source.is_dir() else (source,):
@@ -69,7 +69,7 @@ def read_inventory(source: Path) -> Inventory:
 
 
 def _groups(file: Path) -> dict[str, Group]:
-    text = _text(file)
+    text = read_host_text(file)
     if os.access(file, os.X_OK) and text.startswith("#!"):
         return ask_ansible(file, "a program")
     if file.suffix in _YAML or _looks_like_yaml(text):
@@ -93,7 +93,7 @@ def _beside(folder: Path, names: Iterable[str]) -> dict[str, dict[str, VariableV
     """
     found: dict[str, dict[str, VariableValue]] = {}
     for name, file in vars_files(folder, dict.fromkeys(names)):
-        text = _text(file)
+        text = read_host_text(file)
         if text.startswith(VAULT):
             raise InventoryError(
                 f"{file}: a vault, which only Ansible can open",
@@ -107,17 +107,6 @@ def _looks_like_yaml(text: str) -> bool:
     lines = (line.strip() for line in text.split("\n"))
     first = next((line for line in lines if line and not line.startswith("#")), "")
     return first.startswith(("---", "{")) or (first.endswith(":") and "[" not in first)
-
-
-def _text(file: Path) -> str:
-    try:
-        return read_file(file)
-    except UnicodeDecodeError as why:
-        raise InventoryError(f"{file}: is not UTF-8 text", hint="save it as UTF-8") from why
-    except OSError as why:
-        raise InventoryError(
-            f"{file}: cannot be read: {why.strerror}", hint="name a file that can be read"
-        ) from why
 
 
 def read_ini(text: str, file: str) -> dict[str, Group]:

@@ -19,7 +19,6 @@ from toolkit.evidence import INSIDE, Evidence, Frame, State
 from toolkit.node.scripts import FOLDER
 
 ON_NODE = ("docker", "podman", "enroot", "chroot")
-FROM_HERE = ("kubectl", "slurm")
 IMAGE = "image"
 _FORMS = (
     "docker:NAME, podman:NAME, enroot:NAME, chroot:DIR, kubectl:NAMESPACE/POD[/CONTAINER], "

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from toolkit.checks.pci.iommu_words import INTEL, translation_asked
 from toolkit.checks.role import role
-from toolkit.errors import NoEvidence, Unparsable, Unsupported
+from toolkit.errors import Unsupported, read_or
 from toolkit.facts.node.node import Node
 from toolkit.plan.acs import PROOFS as ACS_PROOFS
 from toolkit.plan.acs import acs_arguments
@@ -79,10 +79,7 @@ def acs_off(node: Node, want: Want) -> tuple[Argument, ...]:
 
 def _on_by_default(node: Node) -> bool:
     """Whether the running kernel turns an Intel IOMMU on by itself; not, where nobody knows."""
-    try:
-        return node.kernel_config.get("CONFIG_INTEL_IOMMU_DEFAULT_ON") == "y"
-    except (NoEvidence, Unparsable):
-        return False
+    return read_or(lambda: node.kernel_config.get("CONFIG_INTEL_IOMMU_DEFAULT_ON") == "y", False)
 
 
 CONTRIBUTORS = (Contributor(iommu_arguments, PASSED_THROUGH), Contributor(acs_off, ACS_PROOFS))

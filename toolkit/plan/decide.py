@@ -185,7 +185,7 @@ def _change(
     """
     reasons = (*here.found(failing), *content.why)
     old = here.node.placed.get(path)
-    if old is not None and not _ours(path, here.node):
+    if old is not None and not (path in here.node.owned or "gdr-toolkit" in path):
         if not failing:
             return None
         raise Unsupported(
@@ -234,10 +234,6 @@ def _not_in_effect(change: Change, artefact: Artefact, here: Situation) -> Chang
     booted = Trigger.REBOOT in change.triggers and here.next_boot_has(artefact)
     then = (Trigger.REBOOT,) if booted else change.triggers
     return replace(change, action=Action.TRIGGER, triggers=then)
-
-
-def _ours(path: str, node: Node) -> bool:
-    return path in node.owned or "gdr-toolkit" in path
 
 
 def _old_text(path: str, node: Node) -> str | None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from toolkit.built.plan.model import Built
 from toolkit.checks.check import Tense
 from toolkit.errors import NoEvidence, Unparsable, Unsupported
-from toolkit.facts.boot.loader import Outcome
+from toolkit.facts.boot.loader import TrialOutcome
 from toolkit.facts.node.node import Node
 from toolkit.plan.artefact import Artefact, Delivered, Told, Trigger
 from toolkit.plan.artefacts import ARTEFACTS
@@ -88,9 +88,9 @@ def _untried_yet(trial: Trial, here: Situation) -> Trial:
     tried = here.node.trials.get(trial.id)
     if tried is None:
         return trial
-    if tried.outcome is Outcome.UNREAD:
+    if tried.outcome is TrialOutcome.UNREAD:
         return replace(trial, last=True)
-    end = tried.why if tried.outcome is Outcome.GIVEN_UP else "nobody was told how it ended"
+    end = tried.why if tried.outcome is TrialOutcome.GIVEN_UP else "nobody was told how it ended"
     raise Unsupported(
         f"{trial.told} was tried at {tried.when}, and is not tried again: {end}", hint=FORGET
     )
@@ -116,7 +116,7 @@ def _already(row: Artefact, change: Change, new: tuple[str, ...], here: Situatio
         _block(change, reason, hint, here)
         return
     mark, tried = here.node.trial, here.node.trials.get(here.node.trial)
-    if mark and tried is not None and tried.outcome is Outcome.GIVEN_UP:
+    if mark and tried is not None and tried.outcome is TrialOutcome.GIVEN_UP:
         reason = f"this boot is a trial that was given up at {tried.when}: {tried.why}"
         _block(change, reason, f"reboot it, and it has its old command line; {FORGET}", here)
         return

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from toolkit.built.plan.gate import GateGround, SymbolProvider, judge_module
 from toolkit.built.plan.model import PEERMEM, Built, BuiltFile, Part
 from toolkit.checks.modules.fixes import files_of
-from toolkit.errors import NoEvidence, Unparsable, Unsupported
+from toolkit.errors import NoEvidence, Unsupported, read_or
 from toolkit.facts.boot.kernel import module_name
 from toolkit.facts.modules.module_file import Exports
 from toolkit.facts.modules.symvers import Export
@@ -162,7 +162,4 @@ def _name(part: Part) -> str:
 def build_command(node: Node, part: Part, kernel: str, driver: str) -> str:
     """The command that builds what is lacking."""
     words = f"./invokew build --kernel {kernel} --driver {driver} --part {part}"
-    try:
-        return f"{words} --on {node.hostname or 'HOST'}"
-    except (NoEvidence, Unparsable):
-        return f"{words} --on HOST"
+    return f"{words} --on {read_or(lambda: node.hostname, '') or 'HOST'}"

@@ -25,17 +25,17 @@ _PART = re.compile(r"[A-Za-z0-9._+~:@-]+")
 
 
 @cache
-def _environment(folder: Path) -> Environment:
+def _environment() -> Environment:
     return Environment(
-        loader=FileSystemLoader(folder),
+        loader=FileSystemLoader(TEMPLATES),
         undefined=StrictUndefined,
         keep_trailing_newline=True,
         autoescape=False,  # noqa: S701 # no HTML; what values may hold is checked below
     )
 
 
-def render_text(template: str, values: Mapping[str, str], *, folder: Path = TEMPLATES) -> str:
-    """The file that ``template`` (a path below ``folder``) makes of ``values``.
+def render_text(template: str, values: Mapping[str, str]) -> str:
+    """The file that ``template`` (a path below templates/) makes of ``values``.
 
     :raises Unparsable: where a value holds anything but plain words: what lands on a node is
         read by root's shells, and some values come from the node itself.
@@ -43,7 +43,7 @@ def render_text(template: str, values: Mapping[str, str], *, folder: Path = TEMP
     for name, value in values.items():
         if not (_WORDS if name in _ARGUMENTS else _VALUE).fullmatch(value):
             raise Unparsable(f"{template}, {name}", value)
-    return _environment(folder).get_template(template).render(dict(values))
+    return _environment().get_template(template).render(dict(values))
 
 
 def render_document(
@@ -52,7 +52,6 @@ def render_document(
     *,
     rows: Mapping[str, Sequence[Mapping[str, str]]],
     texts: Mapping[str, str],
-    folder: Path = TEMPLATES,
 ) -> str:
     """What is no file of a node's, and has lists and whole texts of ours in it.
 
@@ -64,7 +63,7 @@ def render_document(
         for key, value in row.items():
             if not _VALUE.fullmatch(value):
                 raise Unparsable(f"{template}, {name}, {key}", value)
-    return _environment(folder).get_template(template).render({**values, **rows, **texts})
+    return _environment().get_template(template).render({**values, **rows, **texts})
 
 
 def render_path(path: str, values: Mapping[str, str]) -> str:

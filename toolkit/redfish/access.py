@@ -20,7 +20,7 @@ from toolkit.hosts.addresses import split_spot, unfold
 from toolkit.hosts.host import Host
 from toolkit.redfish import LIMIT_S
 from toolkit.redfish.trust import BmcTrust, Login, base_url, read_pin
-from toolkit.untrusted import read_file
+from toolkit.untrusted import read_host_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +36,8 @@ def read_map(file: Path) -> dict[str, BmcPlace]:
 
     :raises InventoryError: it cannot be read, or one line of it, with its number.
     """
-    try:
-        text = read_file(file)
-    except UnicodeDecodeError as why:
-        raise InventoryError(f"{file}: is not UTF-8 text", hint="save it as UTF-8") from why
-    except OSError as why:
-        raise InventoryError(
-            f"{file}: cannot be read: {why.strerror}", hint="name a file that can be read"
-        ) from why
     found: dict[str, BmcPlace] = {}
-    for number, raw in enumerate(text.split("\n"), start=1):
+    for number, raw in enumerate(read_host_text(file).split("\n"), start=1):
         words = raw.partition("#")[0].split()
         if not words:
             continue
@@ -88,7 +80,7 @@ def _addresses(text: str) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedBmc:
     """One host's BMC, and what makes us trust it."""
 
     address: str
@@ -104,16 +96,16 @@ class BmcAccess:
     places: Mapping[str, BmcPlace] = field(default_factory=dict)  # --bmc-map, by host's name
     limit_s: float = LIMIT_S
 
-    def placed(self, hosts: Iterable[Host]) -> dict[str, Placed]:
+    def placed(self, hosts: Iterable[Host]) -> dict[str, PlacedBmc]:
         """Those of ``hosts`` that have a BMC: the map goes over the inventory.
 
         :raises UsageError: an address makes no sense.
         """
-        found: dict[str, Placed] = {}
+        found: dict[str, PlacedBmc] = {}
         for host in hosts:
             place = self.places.get(host.name) or BmcPlace(host.bmc)
             if place.address:
                 base_url(place.address)
                 trust = replace(self.trust, pins=(place.pin,)) if place.pin else self.trust
-                found[host.name] = Placed(place.address, trust)
+                found[host.name] = PlacedBmc(place.address, trust)
         return found

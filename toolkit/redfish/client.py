@@ -6,14 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from toolkit.errors import (
-    BmcCertificate,
-    BmcError,
-    BmcLogin,
-    BmcRefused,
-    BmcSilent,
-    UsageError,
-)
+from toolkit.errors import BmcCertificate, BmcError, BmcLogin, BmcRefused, BmcSilent, UsageError
 from toolkit.redfish.reader import Reader, failed
 from toolkit.redfish.resource import Json, NoBios, Resource, link, optional, text_of
 from toolkit.untrusted import read_json

@@ -17,7 +17,7 @@ from toolkit.evidence import Frame
 from toolkit.hosts.host import Host
 from toolkit.interrupts import terminable
 from toolkit.package_data import kept
-from toolkit.redfish.access import BmcAccess, Placed
+from toolkit.redfish.access import BmcAccess, PlacedBmc
 from toolkit.redfish.client import Bmc, failed
 from toolkit.redfish.http import BmcLimits
 from toolkit.redfish.registry import RegistryCache
@@ -30,7 +30,7 @@ class BmcFleet:
     def __init__(
         self,
         access: BmcAccess,
-        placed: dict[str, Placed],
+        placed: dict[str, PlacedBmc],
         doors: SessionRegistry,
         cache: RegistryCache,
     ) -> None:

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 
 from toolkit.errors import BmcCertificate, BmcError, BmcLogin, BmcRefused, BmcSilent
 from toolkit.evidence import Frame, State
-from toolkit.redfish.http import BmcLimits
 from toolkit.redfish.registry import RegistryCache, RegistryKey
 from toolkit.redfish.resource import (
     FoundMachine,
@@ -31,8 +30,6 @@ from toolkit.redfish.resource import (
     text_of,
 )
 from toolkit.redfish.session import Guest
-from toolkit.redfish.session_registry import SessionRegistry
-from toolkit.redfish.trust import BmcTrust, Login
 
 # After these no further request may be sent: a refused login counts, an impostor listens.
 _FATAL = (BmcLogin, BmcCertificate)
@@ -43,18 +40,7 @@ _LONGEST = 200  # characters of a word that heads something
 class Reader(Guest):
     """A BMC while we are logged in."""
 
-    def __init__(
-        self,
-        address: str,
-        login: Login,
-        trust: BmcTrust,
-        *,
-        limits: BmcLimits | None = None,
-        doors: SessionRegistry | None = None,
-    ) -> None:
-        """:raises UsageError: the address makes no sense."""
-        super().__init__(address, login, trust, limits=limits, doors=doors)
-        self._found: FoundMachine | None = None
+    _found: FoundMachine | None = None
 
     def found(self) -> FoundMachine:
         """The machine behind the BMC, as it was when it was first asked for.

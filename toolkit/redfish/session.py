@@ -17,7 +17,6 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from http import HTTPStatus
-from types import TracebackType
 from typing import Any, Self
 
 import sushy
@@ -62,7 +61,7 @@ class SushyConnector(Connector):  # type: ignore[misc] # sushy has no types
         return answer
 
 
-class Entry(SessionAuth):  # type: ignore[misc] # sushy has no types
+class SessionEntry(SessionAuth):  # type: ignore[misc] # sushy has no types
     """A session; where the BMC has no sessions at all, the password with each request."""
 
     def _do_authenticate(self) -> None:
@@ -115,7 +114,7 @@ class LoggedIn:
     """What there is once we are logged in."""
 
     wire: SushyConnector
-    entry: Entry
+    entry: SessionEntry
     root: sushy.Sushy
 
 
@@ -124,7 +123,7 @@ def enter(base: str, http: Http, login: Login) -> LoggedIn:
 
     :raises BmcError: anything that stands in the way.
     """
-    wire, entry = SushyConnector(base, http), Entry(login.user, login.password)
+    wire, entry = SushyConnector(base, http), SessionEntry(login.user, login.password)
     try:
         root = sushy.Sushy(base, auth=entry, connector=wire)
     except AccessError as why:
@@ -198,12 +197,7 @@ class Guest:
         else:
             done.set_result(None)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        why: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.leave()
 
     def leave(self) -> None:

@@ -10,7 +10,6 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Protocol
 
 _PATIENCE_S = 5.0  # for all of them together, on the way out
@@ -63,12 +62,7 @@ class SessionRegistry:
     def __enter__(self) -> SessionRegistry:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        why: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from toolkit.checks.breakages import Known
+from toolkit.checks.breakages import KnownBreakage
 from toolkit.checks.check import Gap, Impact, Status, Tense, Verdict
 from toolkit.checks.consumers.chosen import ASKED, Chosen, Group, Way
 from toolkit.checks.judged import Cause, Judged, causes
@@ -30,7 +30,7 @@ class _Block:
 
     root: Verdict  # of the first of them
     waived: bool
-    known: tuple[Known, ...]
+    known: tuple[KnownBreakage, ...]
     hosts: list[str] = field(default_factory=list)
     alike: list[str] = field(default_factory=list)  # of these; the others differ in details
     follows: dict[str, None] = field(default_factory=dict)  # ids of checks, on any of them
@@ -39,7 +39,7 @@ class _Block:
     of_text: bool = False  # one of them is a text, whose node nobody named
 
 
-def behind(one: Judged, verdict: Verdict) -> tuple[Known, ...]:
+def behind(one: Judged, verdict: Verdict) -> tuple[KnownBreakage, ...]:
     """The breakages that explain a failure; a pass needs no explanation."""
     if verdict.status is not Status.FAIL:
         return ()
@@ -185,7 +185,7 @@ def _besides(found: dict[str, list[str]], order: dict[str, int], paint: Painter)
         yield from rest
 
 
-def known_lines(known: Iterable[Known]) -> list[str]:
+def known_lines(known: Iterable[KnownBreakage]) -> list[str]:
     """What is known of the cause, below the finding that it explains."""
     lines = []
     for each in known:

@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from enum import Enum
+from operator import attrgetter
+from typing import TYPE_CHECKING, cast
 
 from toolkit import __version__
 from toolkit.checks.check import Status
@@ -18,7 +20,6 @@ from toolkit.errors import ExitCode, Outcome, ToolkitError
 from toolkit.report.table import unjudged
 
 if TYPE_CHECKING:  # who has none of them to write imports none
-    from toolkit.checks.breakages import Known
     from toolkit.checks.check import Verdict
     from toolkit.checks.consumers.chosen import Chosen
     from toolkit.checks.judged import Judged
@@ -122,6 +123,26 @@ def dumps(value: Mapping[str, Json]) -> str:
     return json.dumps(value, indent=2, ensure_ascii=True) + "\n"
 
 
+def picked(thing: object, names: str) -> dict[str, Json]:
+    """Some attributes of a thing, as ``plain`` has them.
+
+    :param names: apart by spaces: "found", "check.impact", "path=way" where its key is another.
+    """
+    pairs = [word.rpartition("=") for word in names.split()]
+    return {
+        key or name.rpartition(".")[2]: plain(attrgetter(name)(thing)) for key, _, name in pairs
+    }
+
+
+def plain(value: object) -> Json:
+    """A value as JSON has it: a dataclass by its fields, a tuple as a list, an Enum by value."""
+    if is_dataclass(value):
+        return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, tuple):
+        return [plain(each) for each in value]
+    return cast("Json", value.value if isinstance(value, Enum) else value)
+
+
 def _host(outcome: Outcome[Told]) -> dict[str, Json]:
     told = outcome.value or Told()
     judged = told.judged
@@ -138,9 +159,13 @@ def _host(outcome: Outcome[Told]) -> dict[str, Json]:
         "rebooted": told.rebooted,
         "written": list(told.written),
         "forecast": _forecast(told.forecast) if told.forecast else None,
-        "enrolment": _enrolment(told.enrolling) if told.enrolling else None,
+        "enrolment": picked(told.enrolling, "standing found secure_boot todo")
+        if told.enrolling
+        else None,
         "reload": _reload(told.reloading) if told.reloading else None,
-        "known": [_known(each) for each in judged.known] if judged else [],
+        "known": [picked(each, "id title found effect action checks") for each in judged.known]
+        if judged
+        else [],
         "chosen": [_chosen(each) for each in judged.chosen] if judged else [],
         "causes": _causes(judged) if judged else [],
         **({"text": _text(judged)} if judged and judged.text else {}),
@@ -154,31 +179,16 @@ def _text(judged: Judged) -> dict[str, Json]:
     return {
         "shows": [each.check.id for each in judged.having(Status.PASS)],
         "fails": [each.check.id for each in judged.having(Status.FAIL)],
-        "wanted": [{"command": each.command, "checks": each.checks} for each in wanted(judged)],
-    }
-
-
-def _enrolment(enrolling: Enrolling) -> dict[str, Json]:
-    return {
-        "standing": enrolling.standing.value,
-        "found": enrolling.found,
-        "secure_boot": enrolling.secure_boot.value,
-        "todo": enrolling.todo,
+        "wanted": [picked(each, "command checks") for each in wanted(judged)],
     }
 
 
 def _reload(told: Reloading) -> dict[str, Json]:
+    obstacles = [picked(each, "kind text hint over=word") for each in told.reload.obstacles]
     return {
-        "result": told.result.value,
-        "unload": list(told.reload.unload),
-        "load": list(told.reload.load),
-        "obstacles": [
-            {"kind": each.kind.value, "text": each.text, "hint": each.hint, "over": each.word}
-            for each in told.reload.obstacles
-        ],
-        "over": list(told.reload.over),
-        "steps": list(told.steps),
-        "missing": list(told.missing),
+        **picked(told, "result reload.unload reload.load"),
+        "obstacles": obstacles,
+        **picked(told, "reload.over steps missing"),
     }
 
 
@@ -211,18 +221,12 @@ def _verdicts(judged: Judged | None) -> list[Json]:
 
 
 def _verdict(verdict: Verdict, *, waived: bool) -> dict[str, Json]:
-    check, finding = verdict.check, verdict.finding
-    failing = finding.status is Status.FAIL
+    fix = verdict.check.fix if verdict.finding.status is Status.FAIL else ""
     return {
-        "check": check.id,
-        "status": finding.status.value,
-        "impact": check.impact.value,
-        "tense": check.tense.value,
-        "found": finding.found,
-        "expected": finding.expected,
-        "hint": finding.hint or (check.fix if failing else ""),
-        "details": list(finding.details),
-        "cited": list(verdict.cited),
+        **picked(verdict, "check=check.id finding.status check.impact check.tense"),
+        **picked(verdict.finding, "found expected"),
+        "hint": verdict.finding.hint or fix,
+        **picked(verdict, "finding.details cited"),
         "waived": waived,
     }
 
@@ -250,33 +254,10 @@ def _causes(judged: Judged) -> list[Json]:
     ]
 
 
-def _known(met: Known) -> dict[str, Json]:
-    return {
-        "id": met.id,
-        "title": met.title,
-        "found": met.found,
-        "effect": met.effect,
-        "action": met.action,
-        "checks": list(met.checks),
-    }
-
-
 def _chosen(chosen: Chosen) -> dict[str, Json]:
     return {
-        "consumer": chosen.consumer,
-        "version": chosen.version,
-        "origin": chosen.origin,
-        "path": chosen.way.value,
-        "otherwise": chosen.otherwise,
-        "groups": [
-            {
-                "path": each.way.value,
-                "why": each.why,
-                "directions": [direction.value for direction in each.directions],
-                "pairs": [list(pair) for pair in each.pairs],
-            }
-            for each in chosen.groups
-        ],
+        **picked(chosen, "consumer version origin path=way otherwise"),
+        "groups": [picked(each, "path=way why directions pairs") for each in chosen.groups],
         "nearest": [list(pair) for pair in chosen.nearest],
         "settings": [f"{each.name}={each.value}: {each.file}" for each in chosen.settings],
         "not_known": list(chosen.not_known),
@@ -284,21 +265,10 @@ def _chosen(chosen: Chosen) -> dict[str, Json]:
 
 
 def _forecast(ahead: Forecast) -> dict[str, Json]:
+    rows = "topic finding.status finding.found finding.expected finding.hint finding.details cited"
     return {
-        "kernel": ahead.kernel,
-        "state": ahead.state,
-        "prospects": [
-            {
-                "topic": each.topic,
-                "status": each.finding.status.value,
-                "found": each.finding.found,
-                "expected": each.finding.expected,
-                "hint": each.finding.hint,
-                "details": list(each.finding.details),
-                "cited": list(each.cited),
-            }
-            for each in ahead.prospects
-        ],
+        **picked(ahead, "kernel state"),
+        "prospects": [picked(each, rows) for each in ahead.prospects],
     }
 
 
@@ -306,10 +276,7 @@ def _trial(plan: Plan, trial: Trial) -> dict[str, Json]:
     """What is booted once before it is kept; ``changes`` are those that wait for it."""
     done_without = plan.rest.changes if plan.rest else ()
     return {
-        "id": trial.id,
-        "adds": list(trial.words),
-        "removes": list(trial.gone),
-        "entry": trial.file.path,
+        **picked(trial, "id adds=words removes=gone entry=file.path"),
         "changes": [each.artefact for each in plan.changes if each not in done_without],
     }
 
@@ -318,21 +285,9 @@ def _plan(plan: Plan) -> dict[str, Json]:
     from toolkit.report.plan_text import trigger_name  # noqa: PLC0415 only they pay for it
 
     return {
-        "empty": plan.empty,
-        "needs_reboot": plan.needs_reboot,
-        "changes": [
-            {
-                "artefact": change.artefact,
-                "action": change.action.value,
-                "path": change.path,
-                "why": list(change.why),
-            }
-            for change in plan.changes
-        ],
+        **picked(plan, "empty needs_reboot"),
+        "changes": [picked(each, "artefact action path why") for each in plan.changes],
         "triggers": [trigger_name(trigger) for trigger in plan.triggers],
         "trial": _trial(plan, plan.trial) if plan.trial else None,
-        "blocked": [
-            {"artefact": each.artefact, "reason": each.reason, "hint": each.hint}
-            for each in plan.blocked
-        ],
+        "blocked": [picked(each, "artefact reason hint") for each in plan.blocked],
     }

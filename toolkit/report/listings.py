@@ -8,7 +8,7 @@ from toolkit import __version__
 from toolkit.checks.check import Check
 from toolkit.hosts.host import Host
 from toolkit.report import table
-from toolkit.report.document import Json
+from toolkit.report.document import Json, picked
 from toolkit.report.table import Ink, Painter, columns, labelled
 
 CHECKS = "gdr-toolkit/checks/1"
@@ -27,16 +27,10 @@ def checks_document(checks: Iterable[Check]) -> dict[str, Json]:
 
 def _check(check: Check) -> dict[str, Json]:
     return {
-        "id": check.id,
-        "title": check.title,
-        "why": check.why,
-        "impact": check.impact.value,
-        "tense": check.tense.value,
+        **picked(check, "id title why impact tense"),
         "paths": sorted(path.value for path in check.paths),
         "roles": sorted(role.value for role in check.roles),
-        "needs_gpu": check.needs_gpu,
-        "fix": check.fix,
-        "source": check.source,
+        **picked(check, "needs_gpu fix source"),
         "code": home(check),
     }
 

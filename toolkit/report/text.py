@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from toolkit.checks.breakages import Known
+from toolkit.checks.breakages import KnownBreakage
 from toolkit.checks.check import Gap, Impact, Status, Verdict
 from toolkit.checks.judged import (
     ASSUMED,
@@ -49,7 +49,7 @@ class Folded:
     hosts: tuple[str, ...]
     alike: tuple[str, ...] = ()  # of these hosts; the others differ in details, as addresses do
     waived: bool = False
-    known: tuple[Known, ...] = ()  # breakages that explain it
+    known: tuple[KnownBreakage, ...] = ()  # breakages that explain it
     after: str = ""  # id of the check that it follows from
 
 

@@ -15,7 +15,7 @@ from toolkit.evidence import State
 from toolkit.plan.change import Change
 from toolkit.plan.plan import Plan
 from toolkit.plural import counted
-from toolkit.report.document import Json
+from toolkit.report.document import Json, picked
 from toolkit.report.plan_text import trigger_name
 from toolkit.report.table import Ink, Painter, clean, wrapped
 
@@ -130,8 +130,7 @@ def _cut(line: str) -> str:
 
 
 def _repair(root: Verdict, way: Way, answer: Answer, indent: str) -> Iterator[str]:
-    hint = root.finding.hint or (root.check.fix if root.status is Status.FAIL else "")
-    if hint:
+    if hint := _repair_of(root):
         yield from _said("repair", hint, indent)
     if answer.plan is None:
         yield from _said("plan", f"none: {answer.unplanned}", indent)
@@ -145,6 +144,11 @@ def _repair(root: Verdict, way: Way, answer: Answer, indent: str) -> Iterator[st
         yield from _said("blocked", f"{blocked.artefact}: {blocked.reason}", indent)
     if not changes:
         yield from _said("plan", "no file of ours mends it: by hand, as above", indent)
+
+
+def _repair_of(verdict: Verdict) -> str:
+    fix = verdict.check.fix if verdict.status is Status.FAIL else ""
+    return verdict.finding.hint or fix
 
 
 def mending(plan: Plan, way: Way) -> tuple[Change, ...]:
@@ -209,22 +213,18 @@ def _host(name: str, answer: Answer | None, error: ToolkitError | None) -> dict[
         "about": dict(answer.about) if answer is not None else {},
         "line": _line(answer.matched) if answer is not None and answer.matched else None,
         "ways": [_way_json(each, plan) for each in answer.ways] if answer is not None else [],
-        "blocked": [
-            {"artefact": each.artefact, "reason": each.reason, "hint": each.hint}
-            for each in (plan.blocked if plan is not None else ())
-        ],
+        "blocked": [picked(each, "artefact reason hint") for each in plan.blocked]
+        if plan is not None
+        else [],
         "unplanned": answer.unplanned if answer is not None else "",
     }
 
 
 def _line(matched: Matched) -> dict[str, Json]:
-    row = matched.row
+    names = "cause action source"
     return {
-        "text": matched.line,
-        "checks": list(matched.checks),
-        "cause": row.cause if row else "",
-        "action": row.action if row else "",
-        "source": row.source if row else "",
+        **picked(matched, "text=line checks"),
+        **(picked(matched.row, names) if matched.row else dict.fromkeys(names.split(), "")),
         "stands_in": [_quote(each) for each in matched.quotes],
     }
 
@@ -234,42 +234,26 @@ def _way_json(way: Way, plan: Plan | None) -> dict[str, Json]:
     return {
         "links": [_link_json(each) for each in way.links],
         "follows": [each.check.id for each in way.cause.follows] if way.cause else [],
-        "plan": [
-            {
-                "artefact": each.artefact,
-                "action": each.action.value,
-                "path": each.path,
-                "title": each.title,
-            }
-            for each in changes
-        ],
+        "plan": [picked(each, "artefact action path title") for each in changes],
         "then": _then(plan, changes) if plan is not None else [],
     }
 
 
 def _link_json(link: Link) -> dict[str, Json]:
     check, finding = link.verdict.check, link.verdict.finding
-    failing = finding.status is Status.FAIL
     return {
-        "check": check.id,
-        "status": finding.status.value,
-        "impact": check.impact.value,
-        "found": finding.found,
-        "expected": finding.expected,
-        "details": list(finding.details),
-        "rule": check.title,
-        "source": check.source,
+        **picked(link.verdict, "check=check.id finding.status check.impact"),
+        **picked(finding, "found expected details"),
+        **picked(check, "rule=title source"),
         "evidence": [_quote(each) for each in link.quotes],
         "because": link.step.why if link.step else "",
-        "repair": finding.hint or (check.fix if failing else ""),
+        "repair": _repair_of(link.verdict),
     }
 
 
 def _quote(quote: Quote) -> dict[str, Json]:
     return {
-        "frame": quote.frame.key,
-        "state": quote.frame.state.value,
-        "source": quote.frame.source,
+        **picked(quote.frame, "frame=key state source"),
         "lines": [clean(each) for each in quote.lines],
         "lacks": list(quote.lacks),
     }

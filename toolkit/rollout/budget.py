@@ -17,7 +17,7 @@ from pathlib import Path
 
 from toolkit.errors import ToolkitError, UsageError
 from toolkit.plural import counted
-from toolkit.rollout.budget_store import FILE, Book, BudgetError, Moment, Row
+from toolkit.rollout.budget_store import FILE, Book, BudgetError, BudgetRow, Moment
 from toolkit.rollout.claims import alive
 from toolkit.rollout.events import steps_of
 from toolkit.rollout.journal import Event, Journal, stamp
@@ -83,7 +83,7 @@ class Budget:
             held = {row.node for row in moment.rows()}
             for node in map(node_name, lost):
                 if node not in held:
-                    moment.put(Row(node, run, CountedAs.LOST, "", stamp()))
+                    moment.put(BudgetRow(node, run, CountedAs.LOST, "", stamp()))
         return budget
 
     def __enter__(self) -> Budget:
@@ -121,7 +121,7 @@ class Budget:
         with self.book.moment() as moment:
             answer = ask(self._books(moment), nodes, away)
             for node in answer.granted:
-                moment.put(Row(node, self.run, CountedAs.IN_HAND, "", stamp()))
+                moment.put(BudgetRow(node, self.run, CountedAs.IN_HAND, "", stamp()))
         return answer
 
     def ended(
@@ -147,7 +147,7 @@ class Budget:
         with self.book.moment() as moment:
             moment.drop(node, self.run)
             if left is not None:
-                moment.put(Row(node, self.run, left[0], left[1], stamp()))
+                moment.put(BudgetRow(node, self.run, left[0], left[1], stamp()))
             elif well:
                 _clear(moment, {node}, clears(past))
 
@@ -187,7 +187,7 @@ class Budget:
             moment.drop(row.node, run)
             left = left_of.get(row.node) if isinstance(left_of, dict) else left_of
             if row.held == CountedAs.IN_HAND and left is not None:
-                moment.put(Row(row.node, run, left[0], left[1], stamp()))
+                moment.put(BudgetRow(row.node, run, left[0], left[1], stamp()))
         moment.forget(run)
 
 
@@ -239,7 +239,7 @@ def set_aside(runs: Path, engine: str, count: int, why: str) -> None:
                     f"{counted(taken, 'node', 'is', 'are')} by then: no room for {count}",
                     hint="nothing was set aside; who holds what: budget",
                 )
-            moment.put(Row(engine, "", CountedAs.ASIDE, why, stamp(), count))
+            moment.put(BudgetRow(engine, "", CountedAs.ASIDE, why, stamp(), count))
     finally:
         book.close()
 
@@ -282,7 +282,7 @@ def _clear(moment: Moment, nodes: set[str], kinds: frozenset[CountedAs]) -> None
             moment.drop(row.node, row.run)
 
 
-def _share(row: Row) -> Share:
+def _share(row: BudgetRow) -> Share:
     """:raises BudgetError: it is held for a reason that we do not know."""
     try:
         held = CountedAs(row.held)

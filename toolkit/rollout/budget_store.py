@@ -36,7 +36,7 @@ class BudgetError(ToolkitError):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class BudgetRow:
     """One share, in the words of the file."""
 
     node: str
@@ -53,9 +53,9 @@ class Moment:
     def __init__(self, base: sqlite3.Connection) -> None:
         self._base = base
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[BudgetRow]:
         words = "SELECT node, run, held, why, since, count FROM share ORDER BY since, node"
-        return [Row(*row) for row in self._base.execute(words)]
+        return [BudgetRow(*row) for row in self._base.execute(words)]
 
     def told(self) -> dict[str, int | None]:
         """By run, the most that it was told; None for no limit."""
@@ -64,7 +64,7 @@ class Moment:
     def tell(self, run: str, most: int | None) -> None:
         self._base.execute("INSERT OR REPLACE INTO told VALUES (?, ?)", (run, most))
 
-    def put(self, row: Row) -> None:
+    def put(self, row: BudgetRow) -> None:
         """One share, in place of what there was of the node and run."""
         values = (row.node, row.run, row.held, row.why, row.since, row.count)
         self._base.execute("INSERT OR REPLACE INTO share VALUES (?, ?, ?, ?, ?, ?)", values)

@@ -26,7 +26,7 @@ _TICK_S = 0.5  # how long streams must be silent before a script that has ended 
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ChildEnd:
     """How a child ended."""
 
     late: bool  # killed at the deadline
@@ -42,7 +42,7 @@ def run_child(
     lines: Lines | Stream,
     keep: tuple[int, ...] = (),
     settings: Mapping[str, str] | None = None,
-) -> Ended:
+) -> ChildEnd:
     """Run ``words``, feed ``data`` to stdin, hand stdout to ``lines``.
 
     The child gets a session of its own: it cannot prompt on our terminal, Ctrl-C is ours
@@ -111,13 +111,13 @@ class _Talk:
         self._streams.register(self._stdin, selectors.EVENT_WRITE)
         os.set_blocking(self._stdin.fileno(), False)
 
-    def hold(self, end: float) -> Ended:
+    def hold(self, end: float) -> ChildEnd:
         """Talk until both streams end, the script's end is seen, or the time is up."""
         with self._streams:
             while self._open:
                 left_s = end - time.monotonic()
                 if left_s <= 0:
-                    return Ended(True, None, self._stderr.data)
+                    return ChildEnd(True, None, self._stderr.data)
                 ready = self._streams.select(min(left_s, _TICK_S))
                 if not ready and self._ended():
                     break
@@ -126,7 +126,7 @@ class _Talk:
                         self._write()
                     else:
                         self._read(key.fd)
-        return Ended(False, self._status(), self._stderr.data)
+        return ChildEnd(False, self._status(), self._stderr.data)
 
     def _status(self) -> int | None:
         try:

@@ -43,7 +43,7 @@ _OPTIONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class VagrantLine:
     """One fact."""
 
     machine: str  # "" for what concerns no single one
@@ -51,17 +51,17 @@ class Line:
     data: tuple[str, ...]
 
 
-def parse_said(text: str) -> tuple[Line, ...]:
+def parse_said(text: str) -> tuple[VagrantLine, ...]:
     """The facts among all that was printed; text in other shapes is passed over."""
     found = (_LINE.fullmatch(line.rstrip("\r")) for line in text.split("\n"))
     return tuple(
-        Line(each[1], each[2], tuple(_plain(word) for word in each[3].split(",")))
+        VagrantLine(each[1], each[2], tuple(_plain(word) for word in each[3].split(",")))
         for each in found
         if each is not None
     )
 
 
-def states(said: tuple[Line, ...]) -> dict[str, str]:
+def states(said: tuple[VagrantLine, ...]) -> dict[str, str]:
     """The state of each machine, as its provider calls it, in the Vagrantfile's order.
 
     A machine that runs is "running" with every provider that Vagrant ships.
@@ -69,12 +69,12 @@ def states(said: tuple[Line, ...]) -> dict[str, str]:
     return {each.machine: each.data[0] for each in said if each.kind == "state"}
 
 
-def ssh_configs(said: tuple[Line, ...]) -> dict[str, str]:
+def ssh_configs(said: tuple[VagrantLine, ...]) -> dict[str, str]:
     """The ssh_config text of each machine that was asked for."""
     return {each.machine: each.data[0] for each in said if each.kind == "ssh-config"}
 
 
-def complaint(said: tuple[Line, ...]) -> tuple[str, str]:
+def complaint(said: tuple[VagrantLine, ...]) -> tuple[str, str]:
     """The class of the error that Vagrant ended with, and its first sentence; "" for none.
 
     ("NoEnvironmentError", "A Vagrant environment or target machine is required to ...")
@@ -172,7 +172,7 @@ class _NotReady(InventoryError):
     """A machine runs, and has no address or port yet."""
 
 
-def _ask(*words: str) -> tuple[Line, ...]:
+def _ask(*words: str) -> tuple[VagrantLine, ...]:
     shown = " ".join(("vagrant", *words))
     try:
         done = subprocess.run(
@@ -202,7 +202,7 @@ def _ask(*words: str) -> tuple[Line, ...]:
     return said
 
 
-def _refusal(shown: str, said: tuple[Line, ...], stderr: str) -> InventoryError:
+def _refusal(shown: str, said: tuple[VagrantLine, ...], stderr: str) -> InventoryError:
     kind, sentence = complaint(said)
     last = sentence or (stderr.strip().split("\n")[-1][:200]) or "it does not say why"
     error = _NotReady if kind == "SSHNotReady" else InventoryError

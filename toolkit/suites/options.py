@@ -26,22 +26,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test that asks for ``gdr`` is run once for each host."""
-    if "gdr" in metafunc.fixturenames:
+    """A test that asks for ``gdr`` is run once for each host; one with a ``gdr`` of its own is not.
+
+    That of ours alone asks for ``gdr_host``.
+    """
+    if "gdr_host" in metafunc.fixturenames:
         from toolkit.suites import opened  # noqa: PLC0415 only they pay for it
 
         opened.open_hosts(metafunc.config)
         names = opened.host_names(metafunc.config)
         ids = map(opened.case_id, names)
-        metafunc.parametrize("gdr", names, ids=ids, indirect=True, scope="session")
+        metafunc.parametrize("gdr_host", names, ids=ids, scope="session")
 
 
 @pytest.fixture(scope="session")
-def gdr(request: pytest.FixtureRequest) -> GdrHost:
+def gdr(request: pytest.FixtureRequest, gdr_host: str) -> GdrHost:
     """A host, judged: ``gdr["peermem.loaded"].passed``, ``gdr.node``; see toolkit.suites.opened."""
     from toolkit.suites.opened import judged_host  # noqa: PLC0415 likewise
 
-    return judged_host(request.config, request.param)
+    return judged_host(request.config, gdr_host)
 
 
 def pytest_collection_modifyitems(config: pytest.Config) -> None:

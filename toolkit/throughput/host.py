@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from toolkit.compat.rows import Confidence
 from toolkit.compat.throughput import Constants
+from toolkit.errors import read_or
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.devices import RdmaDevice
 from toolkit.throughput.estimate import Estimate, Layer, estimate
@@ -11,7 +12,6 @@ from toolkit.throughput.inputs import HcaWire, LinkTold, Load
 from toolkit.throughput.model import Term, in_flight, least, line, wire
 from toolkit.throughput.pair import link_term
 from toolkit.throughput.ports import HcaKind, wire_of
-from toolkit.throughput.reading import read_or
 
 _OWN_SHARE = 0.9  # of the bound: below, it is size and depth that limit
 

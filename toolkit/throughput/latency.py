@@ -21,7 +21,7 @@ from toolkit.throughput.model import (
 
 
 @dataclass(frozen=True, slots=True)
-class Latency:
+class MessageLatency:
     """One way, us, of a message of that size."""
 
     size: int  # bytes
@@ -34,7 +34,7 @@ class Latency:
         yield from (self.verbs, self.mpi, self.mapped, self.memcpy)
 
 
-def latency(told: PairInputs, size: int, c: Constants) -> Latency:
+def latency(told: PairInputs, size: int, c: Constants) -> MessageLatency:
     carried = wire(told.wire.gbits, told.wire.mtu, told.wire.layer, c)
     path = Range(
         pcie(told.gpu_link.value, told.payload, c).value,
@@ -55,7 +55,9 @@ def latency(told: PairInputs, size: int, c: Constants) -> Latency:
         layer: lasting(estimate(span, _WHY[layer], layer, _SURE[layer], told.notes))
         for layer, span in spans.items()
     }
-    return Latency(size, made[Layer.VERBS], made[Layer.MPI], made[Layer.MAPPED], made[Layer.MEMCPY])
+    return MessageLatency(
+        size, made[Layer.VERBS], made[Layer.MPI], made[Layer.MAPPED], made[Layer.MEMCPY]
+    )
 
 
 _WHY = {

@@ -10,7 +10,7 @@ from toolkit.compat.throughput import Constants, Range
 from toolkit.facts.pci.topology import Distance
 from toolkit.throughput.estimate import Estimate, Layer, estimate
 from toolkit.throughput.inputs import LATENCY_SIZE, NOT_TOLD, LinkTold, Load, PairInputs
-from toolkit.throughput.latency import Latency, latency
+from toolkit.throughput.latency import MessageLatency, latency
 from toolkit.throughput.model import Term, in_flight, least, line, pcie, raw, reads, wire
 
 NEAR = frozenset({Distance.PIX, Distance.PXB})
@@ -31,7 +31,7 @@ class PairPrediction:
     read: Estimate  # the HCA reads GPU memory
     collective: Estimate  # what a ring gets of the slower of both, shallow as NCCL's pipeline is
     without_gdr: Estimate  # through host memory
-    latency: Latency
+    latency: MessageLatency
     blocked: str  # "" where nothing that was read keeps GPUDirect from working
     nearest: bool  # no HCA is nearer to this GPU
 

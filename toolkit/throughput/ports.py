@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
 
 from toolkit.compat.throughput import Constants, Range
-from toolkit.errors import NoEvidence, Unparsable
+from toolkit.errors import read_or
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.devices import Port, RdmaDevice
 from toolkit.throughput.inputs import HcaWire
@@ -17,15 +15,6 @@ _RDMA_MTUS = (256, 512, 1024, 2048, 4096)
 _HEADERS = 58  # of RoCE, with options: what an Ethernet frame must have room for beside an MTU
 _ANY_MTU = Range(4096, 1024, 4096)
 _ANY_RATE = Range(200, 25, 800)
-
-T = TypeVar("T")
-
-
-def _attempt(read: Callable[[], T], otherwise: T) -> T:
-    try:
-        return read()
-    except (NoEvidence, Unparsable):
-        return otherwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +70,14 @@ def _mtu(node: Node, device: RdmaDevice, port: Port, notes: list[str]) -> Range:
     """Bytes of an RDMA packet: as the port says, else by the MTU of its net device."""
     if port.active_mtu:
         return Range.exactly(port.active_mtu)
-    seen = _attempt(lambda: node.devinfo, None) or {}
+    seen = read_or(lambda: node.devinfo, None) or {}
     twin = seen.get(device.name)
     said = [each.active_mtu for each in twin.ports if each.number == port.number] if twin else []
     if any(said):
         return Range.exactly(max(said))
     if port.link_layer == Layer2.INFINIBAND:
         return _ANY_MTU  # its efficiency does not tell them apart
-    devices = _attempt(lambda: node.net_devices, None) or {}
+    devices = read_or(lambda: node.net_devices, None) or {}
     of_net = [devices[name].mtu for name in device.netdevs if name in devices]
     packet = packet_of(max(of_net, default=0))
     if packet:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from toolkit.compat.gpus import chip
 from toolkit.compat.throughput import Constants, CpuClass, Range
-from toolkit.errors import NoEvidence, Unparsable
+from toolkit.errors import NoEvidence, Unparsable, read_or
 from toolkit.facts.nccl.nccl_xml import Device
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.acs import names_of
@@ -22,17 +21,7 @@ from toolkit.throughput.inputs import NOT_TOLD, LinkTold, PairInputs
 from toolkit.throughput.pair import COHERENT, NEAR
 from toolkit.throughput.ports import HcaKind, wire_of
 
-T = TypeVar("T")
-D = TypeVar("D")
 _SLOWEST, _FASTEST = Link(8.0, 8), Link(32.0, 16)  # where nothing tells of a link
-
-
-def read_or(read: Callable[[], T], otherwise: D) -> T | D:
-    """A prediction may lack a part; only a verdict may not."""
-    try:
-        return read()
-    except (NoEvidence, Unparsable):
-        return otherwise
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,12 +143,7 @@ def _connector(
         hearing = heard.setdefault(host.name, Hearing(host.name, access.room))
         if slurm is not None and slurm.carries:
             return _by_srun(host, access, slurm, hearing)
-        name = host.name.removeprefix(VAGRANT)
-        if host.away and host.name != name:
-            raise TransportError(f"{host.name} is {host.away}", hint=f"vagrant up {name}")
-        if host.away and access.transport != "local":
-            hint = "leave it out, or say another way in its inventory"
-            raise TransportError(f"{name} is {host.away}", hint=hint)
+        _refuse_away(host, access)
         if access.transport == "local":
             return LocalTransport(
                 host.name,
@@ -176,6 +171,16 @@ def _connector(
         )
 
     return connect
+
+
+def _refuse_away(host: Host, access: Access) -> None:
+    """:raises TransportError: a machine of Vagrant does not run, or nothing of ours leads there."""
+    name = host.name.removeprefix(VAGRANT)
+    if host.away and host.name != name:
+        raise TransportError(f"{host.name} is {host.away}", hint=f"vagrant up {name}")
+    if host.away and access.transport != "local":
+        hint = "leave it out, or say another way in its inventory"
+        raise TransportError(f"{name} is {host.away}", hint=hint)
 
 
 def _by_srun(host: Host, access: Access, slurm: Site, hearing: Hearing) -> Transport:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import date
 from typing import TYPE_CHECKING
 
@@ -14,37 +14,33 @@ from toolkit.verbs.each import Alike, on_each, on_saved
 from toolkit.verbs.passport import sealed
 
 if TYPE_CHECKING:  # who judges what was saved reaches no node
-    from toolkit.hosts.host import Host
     from toolkit.rollout.runs import RunFolder
-    from toolkit.ssh.transport import Transport
     from toolkit.verbs.access import Fleet
 
 
-def examine(
-    fleet: Fleet,
-    wants: Wants,
-    today: date,
-    folder: RunFolder,
-    *,
-    also: tuple[Frame, ...] = (),
-) -> list[Outcome[Judged]]:
-    """Ask every node once and judge it; the evidence goes into the run's folder.
+def judging(
+    wants: Wants, today: date, also: tuple[Frame, ...] = ()
+) -> Callable[[str, Evidence], Judged]:
+    """Judges a node by its name and its evidence.
 
     :param also: sources that were not read on the nodes, such as the log of their job.
     """
-    from toolkit.verbs.reading import earlier_ports, read_node  # noqa: PLC0415 only who asks nodes pays for it
-
     alike = Alike()
 
-    def work(host: Host, transport: Transport) -> Judged:
-        evidence = read_node(fleet, host, transport)
-        folder.keep_evidence(host.name, evidence)
-        want = wants.of(host.name)
-        before = earlier_ports(folder.path.parent, host.name, evidence, but=folder.path)
-        given = sealed(evidence.plus((*also, *before)), want)
-        return alike.judged(judge_node(host.name, given, want, today))
+    def work(name: str, evidence: Evidence) -> Judged:
+        want = wants.of(name)
+        return alike.judged(judge_node(name, sealed(evidence.plus(also), want), want, today))
 
-    return on_each(fleet, "reading", work)
+    return work
+
+
+def examine(
+    fleet: Fleet, wants: Wants, today: date, folder: RunFolder, *, also: tuple[Frame, ...] = ()
+) -> list[Outcome[Judged]]:
+    """Ask every node once and judge it; the evidence goes into the run's folder."""
+    from toolkit.verbs.reading import read_each  # noqa: PLC0415 only who asks nodes pays for it
+
+    return read_each(fleet, folder, judging(wants, today, also), earlier=True)
 
 
 def gather(fleet: Fleet) -> dict[str, Evidence | ToolkitError]:
@@ -63,10 +59,4 @@ def examine_saved(
     also: tuple[Frame, ...] = (),
 ) -> list[Outcome[Judged]]:
     """Judge evidence that was saved earlier, with no host."""
-    alike = Alike()
-
-    def work(name: str, evidence: Evidence) -> Judged:
-        want = wants.of(name)
-        return alike.judged(judge_node(name, sealed(evidence.plus(also), want), want, today))
-
-    return on_saved(saved, work)
+    return on_saved(saved, judging(wants, today, also))

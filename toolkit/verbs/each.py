@@ -22,21 +22,34 @@ Work = Callable[[Host, Transport], T]
 H = TypeVar("H", bound=Hashable)
 
 
-def on_each(
-    fleet: Fleet,
-    title: str,
-    work: Work[T],
-    *,
-    hosts: Sequence[Host] | None = None,
-    failed: Callable[[Outcome[T]], bool] = lambda outcome: not outcome.ok,
+def on_hosts(
+    fleet: Fleet, title: str, work: Callable[[Host], T], *, hosts: Sequence[Host] | None = None
 ) -> list[Outcome[T]]:
-    """Do ``work`` on each host; after Ctrl-C the outcomes say how far each one got.
+    """Do ``work`` for each host; after Ctrl-C the outcomes say how far each one got.
 
     :param hosts: those of the fleet that are meant; all of them unless given.
-    :param failed: what counts for ``--max-fail``.
     """
     chosen = fleet.hosts if hosts is None else tuple(hosts)
     progress = fleet.access.progress
+    progress.begin(title, len(chosen))
+    try:
+        return run_all(
+            chosen,
+            work,
+            fanout=fleet.access.fanout,
+            progress=progress,
+            max_fail=fleet.access.max_fail or None,
+        )
+    except Interrupted as stopped:
+        return list(stopped.outcomes)
+    finally:
+        progress.finish()
+
+
+def on_each(
+    fleet: Fleet, title: str, work: Work[T], *, hosts: Sequence[Host] | None = None
+) -> list[Outcome[T]]:
+    """The same over a connection to each host."""
 
     def connected(host: Host) -> T:
         transport = fleet.connect(host)
@@ -45,20 +58,7 @@ def on_each(
         finally:
             transport.close()
 
-    progress.begin(title, len(chosen))
-    try:
-        return run_all(
-            chosen,
-            connected,
-            fanout=fleet.access.fanout,
-            progress=progress,
-            max_fail=fleet.access.max_fail or None,
-            failed=failed,
-        )
-    except Interrupted as stopped:
-        return list(stopped.outcomes)
-    finally:
-        progress.finish()
+    return on_hosts(fleet, title, connected, hosts=hosts)
 
 
 def on_saved(

@@ -43,7 +43,7 @@ _FOLDERS = re.compile(r"lib|lib64|usr/lib64|usr/local/cuda[^/]*")  # often links
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ImageEntry:
     """One file of an image."""
 
     link: str = ""  # where it points
@@ -51,7 +51,7 @@ class Entry:
     data: bytes | None = None  # None: its name alone is known
 
 
-Tree = dict[str, Entry]  # by path, without a slash at its start
+Tree = dict[str, ImageEntry]  # by path, without a slash at its start
 
 
 def counts(path: str) -> bool:
@@ -116,10 +116,10 @@ def _take(tree: Tree, member: Member, data: IO[bytes] | None) -> None:
     elif not counts(member.path):
         return
     elif member.hard:
-        tree[member.path] = tree.get(member.link, Entry())
+        tree[member.path] = tree.get(member.link, ImageEntry())
     else:
         content = data.read(_MOST) if data is not None and is_read(member.path) else None
-        tree[member.path] = Entry(member.link, member.folder, content)
+        tree[member.path] = ImageEntry(member.link, member.folder, content)
 
 
 def _without(tree: Tree, path: str, *, itself: bool) -> None:
@@ -143,11 +143,11 @@ def _squashfs(path: Path) -> tuple[Tree, list[str]]:
         kind, rest = found.groups()
         name, _, link = rest.partition(" -> ") if kind == "l" else (rest, "", "")
         if counts(name):
-            tree[name] = Entry(link, kind == "d")
+            tree[name] = ImageEntry(link, kind == "d")
     for name, entry in tree.items():
         if is_read(name) and not entry.link and not entry.folder:
-            tree[name] = Entry(data=_unsquashed("-cat", str(path), name)[:_MOST])
-    told = tree.get("etc/environment", Entry()).data or b""
+            tree[name] = ImageEntry(data=_unsquashed("-cat", str(path), name)[:_MOST])
+    told = tree.get("etc/environment", ImageEntry()).data or b""
     return tree, told.decode("utf-8", "surrogateescape").split("\n")
 
 

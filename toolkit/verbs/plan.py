@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
@@ -19,7 +19,6 @@ from toolkit.errors import Outcome, Unwritten, UsageError
 from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
 from toolkit.groups import Wants
-from toolkit.hosts.host import Host
 from toolkit.node import text_signature
 from toolkit.node.deliver import engine, image_runner
 from toolkit.plan.bundle import Bundle, render, runner, tar_bytes
@@ -27,10 +26,9 @@ from toolkit.plan.plan import Plan, diff, make_plan
 from toolkit.plan.trial import CommandLines, lines_of
 from toolkit.rollout.runs import RunFolder, safe_name
 from toolkit.safe_file import write_file
-from toolkit.ssh.transport import Transport
 from toolkit.verbs.access import Fleet
-from toolkit.verbs.each import Alike, on_each, on_saved
-from toolkit.verbs.reading import read_node
+from toolkit.verbs.each import Alike
+from toolkit.verbs.reading import read_each
 from toolkit.want import PeerPath, Want
 
 NO_CHANGE = Plan()
@@ -117,6 +115,24 @@ def sealed(bundle: Bundle) -> Bundle:
     )
 
 
+def planning(
+    wants: Wants, today: date, shelf: Shelf | None = None, *, untried: bool = False
+) -> Callable[[str, Evidence], Planned]:
+    """Plans for a node by its name and its evidence."""
+    alike = Alike()
+
+    def work(name: str, evidence: Evidence) -> Planned:
+        found = plan_node(name, evidence, wants.of(name), today, shelf, untried=untried)
+        return replace(
+            found,
+            judged=alike.judged(found.judged),
+            bundle=alike.bundle(found.bundle),
+            trial=alike.bundle(found.trial),
+        )
+
+    return work
+
+
 def plan_all(
     fleet: Fleet,
     wants: Wants,
@@ -127,37 +143,8 @@ def plan_all(
     untried: bool = False,
 ) -> list[Outcome[Planned]]:
     """Ask every node once, judge it and plan."""
-    alike = Alike()
-
-    def work(host: Host, transport: Transport) -> Planned:
-        evidence = read_node(fleet, host, transport)
-        folder.keep_evidence(host.name, evidence)
-        want = wants.of(host.name)
-        found = plan_node(host.name, evidence, want, today, shelf, untried=untried)
-        return replace(
-            found,
-            judged=alike.judged(found.judged),
-            bundle=alike.bundle(found.bundle),
-            trial=alike.bundle(found.trial),
-        )
-
-    return on_each(fleet, "planning", work)
-
-
-def plan_saved(
-    saved: Iterable[tuple[str, Evidence]],
-    wants: Wants,
-    today: date,
-    shelf: Shelf | None = None,
-    *,
-    untried: bool = False,
-) -> list[Outcome[Planned]]:
-    """Plan from evidence that was saved earlier, with no host."""
-
-    def work(name: str, evidence: Evidence) -> Planned:
-        return plan_node(name, evidence, wants.of(name), today, shelf, untried=untried)
-
-    return on_saved(saved, work)
+    work = planning(wants, today, shelf, untried=untried)
+    return read_each(fleet, folder, work, title="planning")
 
 
 def bundle_files(planned: Planned) -> dict[str, bytes]:

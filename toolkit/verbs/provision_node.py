@@ -77,7 +77,7 @@ class _Turn:
             return Provisioned(start.judged, start.judged)
         # A scheduler knows what it did, and others may have been there since: it is asked again.
         if start.pending and hooks.takes_out and (hooks.scheduler or not self.past.drained):
-            self._take_out()
+            self._keep("drain", self._service.take())
             out = True
         try:
             done = self._node().bring(start)
@@ -152,9 +152,6 @@ class _Turn:
             self.host, self.transport, work.fleet, want, work.today, work.options, work.folder
         )
         return replace(node, witness=self.witness)
-
-    def _take_out(self) -> None:
-        self._keep("drain", self._service.take())
 
     def _give_back(self) -> str:
         """Why it stays out of service; "" where it does not."""

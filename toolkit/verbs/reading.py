@@ -115,16 +115,24 @@ def refuse_jobs(transport: Transport) -> None:
 
 
 def read_each(
-    fleet: Fleet, folder: RunFolder, work: Callable[[str, Evidence], T]
+    fleet: Fleet,
+    folder: RunFolder,
+    work: Callable[[str, Evidence], T],
+    *,
+    title: str = "reading",
+    earlier: bool = False,
 ) -> list[Outcome[T]]:
     """Ask every node once, and keep its evidence in the run's folder; ``work`` has it next.
 
     :param work: is called from many threads, with the host's name.
+    :param earlier: beside it what the ports counted in an earlier run.
     """
 
     def one(host: Host, transport: Transport) -> T:
         evidence = read_node(fleet, host, transport)
         folder.keep_evidence(host.name, evidence)
-        return work(host.name, evidence)
+        runs, name = folder.path.parent, host.name
+        more = earlier_ports(runs, name, evidence, but=folder.path) if earlier else ()
+        return work(name, evidence.plus(more))
 
-    return on_each(fleet, "reading", one)
+    return on_each(fleet, title, one)

@@ -14,15 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence, Frame
-from toolkit.facts.collected import (
-    below,
-    is_bulk,
-    kind_of,
-    may_tell,
-    of_cluster,
-    roots,
-    tells_more,
-)
+from toolkit.facts.collected import below, is_bulk, kind_of, may_tell, of_cluster, roots, tells_more
 from toolkit.facts.kinds import BY_NAME
 from toolkit.facts.text.foreign import Foreign, foreign
 from toolkit.facts.text.machines import machines

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from toolkit.checks.check import Status
 from toolkit.errors import ApplyError, ToolkitError, TransportError
-from toolkit.facts.boot.loader import Outcome
+from toolkit.facts.boot.loader import TrialOutcome
 from toolkit.node import deliver
 from toolkit.node.reboot import note, reboot
 from toolkit.plan.bundle import script
@@ -50,13 +50,13 @@ def attempt(hands: Hands, start: Planned, trial: Trial) -> Planned:
     :raises TransportError: it did not come back; its next reset boots the old entry.
     """
     run = _enter(hands, start, trial)
-    note(hands.transport, trial.id, Outcome.OPEN)
+    note(hands.transport, trial.id, TrialOutcome.OPEN)
     _reboot(hands, start.boot_id)
     deliver.rollback(hands.transport, run, wait_s=hands.lock_s, sink=hands.log, audit=hands.audit)
     now = hands.settle()
     if trial.mark not in now.lines.running:
         why = "it came back on its old entry"
-        raise _given_up(hands, trial, why, Outcome.GIVEN_UP)
+        raise _given_up(hands, trial, why, TrialOutcome.GIVEN_UP)
     why = _unfit(hands, now)
     if why:
         _leave(hands, start, now, trial, why)
@@ -156,19 +156,19 @@ def _leave(hands: Hands, start: Planned, now: Planned, trial: Trial, why: str) -
     raise error
 
 
-def _outcome(hands: Hands, now: Planned, trial: Trial) -> Outcome:
+def _outcome(hands: Hands, now: Planned, trial: Trial) -> TrialOutcome:
     """Whether the trial was seen to be worse, or could not be read and may be tried once more.
 
     Evidence that breaks off may be the link's doing or the argument's: twice is the argument's.
     """
     failing = {verdict.check.id for verdict in now.judged.having(Status.FAIL)}
     seen = now.judged.complete or failing & hands.worse(now)
-    return Outcome.GIVEN_UP if seen or trial.last else Outcome.UNREAD
+    return TrialOutcome.GIVEN_UP if seen or trial.last else TrialOutcome.UNREAD
 
 
-def _given_up(hands: Hands, trial: Trial, why: str, outcome: Outcome) -> ApplyError:
+def _given_up(hands: Hands, trial: Trial, why: str, outcome: TrialOutcome) -> ApplyError:
     """Have the node remember it, so that no later run tries or keeps it unasked."""
     note(hands.transport, trial.id, outcome, why)
     again = "its evidence broke off: run again once the link holds; it is tried once more"
-    hint = again if outcome is Outcome.UNREAD else FORGET
+    hint = again if outcome is TrialOutcome.UNREAD else FORGET
     return ApplyError(f"{hands.name}: tried {trial.told}: {why}; {BACK}", hint=hint)

@@ -9,7 +9,7 @@ from toolkit.checks.firmware.bios_wanted import wanted
 from toolkit.compat.bios import BiosRole
 from toolkit.errors import UsageError
 from toolkit.facts.firmware.redfish_bios import Attribute
-from toolkit.facts.firmware.redfish_registry import Choice, Entry
+from toolkit.facts.firmware.redfish_registry import AttributeChoice, AttributeEntry
 from toolkit.facts.firmware.redfish_values import Meaning
 from toolkit.features.bios.plan import BiosPlan
 from toolkit.features.bios.plan_reading import back, before_of, joined, read_before
@@ -45,8 +45,8 @@ def test_what_is_as_asked_already_is_not_sent() -> None:
 @pytest.mark.parametrize(("number", "there"), [("1", False), ("2", True)])
 def test_a_mere_number_means_what_the_registry_shows_for_it(number: str, there: bool) -> None:
     """As the doctor reads it: a 1 that is shown as Disabled is not on."""
-    choices = (Choice("1", "Disabled"), Choice("2", "Enabled"))
-    found = Attribute("Above4GDecoding_0041", number, entry=Entry("", choices=choices))
+    choices = (AttributeChoice("1", "Disabled"), AttributeChoice("2", "Enabled"))
+    found = Attribute("Above4GDecoding_0041", number, entry=AttributeEntry("", choices=choices))
     wish = BiosWish("on", BiosRole.ABOVE_4G, will_do=frozenset({Meaning.ON, Meaning.AUTO}))
     assert satisfied(found, found.current, wish) is there
 
@@ -165,7 +165,7 @@ def test_a_value_that_is_none_names_those_that_are() -> None:
 def test_of_a_number_the_ends_that_are_told_are_named(
     lower: int | None, upper: int | None, said: str
 ) -> None:
-    assert allowed(Attribute("A", 5, entry=Entry("A", lower=lower, upper=upper))) == said
+    assert allowed(Attribute("A", 5, entry=AttributeEntry("A", lower=lower, upper=upper))) == said
 
 
 def test_an_attribute_nobody_has_comes_with_those_that_are_near() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from toolkit.facts.rdma.exercise import Buffer, End, Kind, Role, Test
-from toolkit.facts.rdma.measured import Measured
+from toolkit.facts.rdma.measured import MeasuredPair
 from toolkit.features.exercise.plan_proof import same
 from toolkit.features.exercise.run import FILE, earlier, measured
 from toolkit.features.page.show.seen import Path as Path_
@@ -51,7 +51,7 @@ def kept(runs: Path, day: str, value: float, **changes: object) -> None:
 def test_the_newest_figure_counts_for_both_ends(tmp_path: Path) -> None:
     kept(tmp_path, "2026-11-19", 40.0)
     kept(tmp_path, "2026-11-20", 46.5)
-    figure = Measured(GPU, "mlx5_0", 46.5, "ib_write_bw", "2026-11-20")
+    figure = MeasuredPair(GPU, "mlx5_0", 46.5, "ib_write_bw", "2026-11-20")
     assert measured(tmp_path, ["gpu1", "gpu2"]) == {"gpu1": (figure,), "gpu2": (figure,)}
     assert measured(tmp_path, ["gpu2"]) == {"gpu2": (figure,)}
 

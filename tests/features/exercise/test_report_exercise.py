@@ -10,7 +10,7 @@ from tests.features.exercise.exercising import planned, view
 from toolkit.checks.check import Status
 from toolkit.compat.reader import Confidence
 from toolkit.facts.rdma.exercise import Kind
-from toolkit.features.exercise.plan_judge import Expected, JudgedTest
+from toolkit.features.exercise.plan_judge import ExpectedFigure, JudgedTest
 from toolkit.features.exercise.plan_proof import Point, ProofState
 from toolkit.features.exercise.show import EarlierFigures, result_lines
 from toolkit.report.table import WIDTH, Painter
@@ -26,7 +26,7 @@ OPEN = Point(
     next(each for each in ProofState if each is not ProofState.SHOWN), "nothing names the memory"
 )
 WELL = JudgedTest(
-    TESTS[0], Status.PASS, "fine", 47.5, Unit.GBS, Expected(FIGURE), 0.99, points=(SHOWN,)
+    TESTS[0], Status.PASS, "fine", 47.5, Unit.GBS, ExpectedFigure(FIGURE), 0.99, points=(SHOWN,)
 )
 
 
@@ -45,7 +45,7 @@ def below(result: JudgedTest, *, verbose: bool = False) -> dict[str, list[str]]:
 
 BETWEEN = f"{TESTS[0].drive.said} to {TESTS[0].serve.said if TESTS[0].serve else ''}"
 PREDICTED = [FIGURE.said.split("\n")[0]]
-OF_NOTHING = Expected(None, "nobody knows this card")
+OF_NOTHING = ExpectedFigure(None, "nobody knows this card")
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,6 @@ from toolkit.features.image.boot.qemu import (
     disk_format,
     find_uefi,
     mortal,
-    virtual_size,
 )
 
 MACHINE = QemuMachine(Path("/d,1"), "raw", Path("/f,1"), 2222, Path("/c,1"), Path("/s,1"))
@@ -162,15 +161,6 @@ def test_a_disk_with_a_boot_loader(
             boots_by_bios(disk, tmp_path)
     else:
         assert boots_by_bios(disk, tmp_path) is boots
-
-
-def test_the_size_of_a_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    def info(*words: str) -> bytes:
-        assert words == ("qemu-img", "info", "-U", "--output=json", "/d")
-        return b'{"virtual-size": 77}'
-
-    monkeypatch.setattr(qemu, "ask", info)
-    assert virtual_size(Path("/d")) == 77
 
 
 def test_what_a_tool_of_qemus_answers(monkeypatch: pytest.MonkeyPatch) -> None:

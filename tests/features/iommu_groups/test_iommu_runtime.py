@@ -11,7 +11,7 @@ from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.modules.module_users import Holding, Mount, Net, RemoteDisk, User, Way
 from toolkit.facts.pci.iommu import Domain
 from toolkit.facts.pci.iommu_groups import (
-    Carried,
+    CarriedDevice,
     Domains,
     Group,
     GroupDevice,
@@ -30,9 +30,9 @@ HCA = GroupDevice("0000:19:00.0", 0x020700, 0x15B3, "mlx5_core", 0)
 PORT = GroupDevice("0000:18:00.0", 0x060400, 0x1000, "pcieport", 0)
 GPU = GroupDevice("0000:1a:00.0", 0x030200, 0x10DE, "nvidia", 0)
 ABOVE = "/sys/devices/pci0000:15/0000:18:00.0"
-NET = Carried("net", "ib0", f"{ABOVE}/0000:19:00.0/net/ib0")
-RDMA = Carried("infiniband", "mlx5_0", f"{ABOVE}/0000:19:00.0/infiniband/mlx5_0")
-DISK = Carried("block", "nvme0n1", f"{ABOVE}/0000:19:00.0/nvme/nvme0/nvme0n1")
+NET = CarriedDevice("net", "ib0", f"{ABOVE}/0000:19:00.0/net/ib0")
+RDMA = CarriedDevice("infiniband", "mlx5_0", f"{ABOVE}/0000:19:00.0/infiniband/mlx5_0")
+DISK = CarriedDevice("block", "nvme0n1", f"{ABOVE}/0000:19:00.0/nvme/nvme0/nvme0n1")
 ELSEWHERE = Way("session", "192.0.2.1", "eno1")
 NETS = {
     "eno1": Net("eno1", ("tg3",), ()),
@@ -48,7 +48,7 @@ def node(
     kernel: str = "6.8.0-45-generic",
     domain: Domain = DMA_FQ,
     writable: bool = True,
-    carried: tuple[Carried, ...] = (NET, RDMA),
+    carried: tuple[CarriedDevice, ...] = (NET, RDMA),
     holding: Holding = QUIET,
 ) -> Domains:
     group = Group("12", domain, writable, devices or (HCA,))

@@ -16,7 +16,7 @@ from toolkit.checks.check import Verdict, failed
 from toolkit.checks.judged import judge_node
 from toolkit.errors import Outcome, TransportError
 from toolkit.evidence import Evidence, Frame
-from toolkit.facts.rdma.measured import Measured
+from toolkit.facts.rdma.measured import MeasuredPair
 from toolkit.features.page.show.fold import GROUPS, Who, commands
 from toolkit.features.page.show.parts import Page
 from toolkit.features.page.show.seen import Seeing, SeenNode, excerpt, named
@@ -248,9 +248,9 @@ def test_a_node_of_which_much_could_not_be_judged_is_not_alike_to_a_healthy_one(
 
 def test_what_was_measured_stands_beside_what_was_predicted() -> None:
     of_one = (
-        Measured("0000:18:00.0", "mlx5_0", 46.12, "ib_write_bw", "2026-11-20"),
-        Measured("0000:9a:00.0", "mlx5_1", 47.5, "ib_write_bw", "2026-11-20"),
-        Measured("0000:18:00.0", "mlx5_1", 12.5, "ib_write_bw", "2026-11-20"),  # the far one
+        MeasuredPair("0000:18:00.0", "mlx5_0", 46.12, "ib_write_bw", "2026-11-20"),
+        MeasuredPair("0000:9a:00.0", "mlx5_1", 47.5, "ib_write_bw", "2026-11-20"),
+        MeasuredPair("0000:18:00.0", "mlx5_1", 12.5, "ib_write_bw", "2026-11-20"),  # the far one
     )
     page = page_of([(f"gpu{at}", capture("healthy")) for at in (1, 2)], measured={"gpu2": of_one})
     assert page.carries[0].measured == ("46.1-47.5 GB/s, 2 times",)

@@ -28,6 +28,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from toolkit import __version__
+from toolkit.built.plan.model import BuiltFile
 from toolkit.errors import UsageError
 from toolkit.package_data import kept
 from toolkit.safe_file import FileLock, hold
@@ -43,23 +44,11 @@ About = tuple[tuple[str, str], ...]  # what went into a build, by name
 
 
 @dataclass(frozen=True, slots=True)
-class EntryFile:
-    """One file of an entry."""
-
-    name: str  # no folder in it
-    data: bytes
-
-    @property
-    def sha256(self) -> str:
-        return sha256(self.data).hexdigest()
-
-
-@dataclass(frozen=True, slots=True)
 class Entry:
     """One build, whole: every file is what the manifest says."""
 
     about: About
-    files: tuple[EntryFile, ...]  # in order of names
+    files: tuple[BuiltFile, ...]  # in order of names
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +126,13 @@ def read_entry(place: Path, digest: str) -> Entry:
     return Entry(manifest.about, files)
 
 
-def _verified(file: Path, size: int, wanted: str) -> EntryFile:
+def _verified(file: Path, size: int, wanted: str) -> BuiltFile:
     """One file, as the manifest has it; a link or a pipe is none of ours."""
     descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as stream:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise Damaged(f"{file.name} is no file")
-        kept = EntryFile(file.name, stream.read())
+        kept = BuiltFile(file.name, stream.read())
     if len(kept.data) != size:
         raise Damaged(f"{file.name} has {len(kept.data)} bytes and should have {size}")
     if kept.sha256 != wanted:
@@ -152,7 +141,7 @@ def _verified(file: Path, size: int, wanted: str) -> EntryFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class StoreLookup:
     """What a look for an entry came to: it, or nothing; and what was wrong with it."""
 
     entry: Entry | None
@@ -160,7 +149,7 @@ class Looked:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class StoreRow:
     """One entry as it is listed; its files have not been read."""
 
     digest: str
@@ -208,24 +197,26 @@ class Store:
             return about.st_ino if stat.S_ISDIR(about.st_mode) else 0
         return 0
 
-    def look(self, digest: str, *, again: bool = True) -> Looked:
+    def look(self, digest: str, *, again: bool = True) -> StoreLookup:
         """The entry, each of its files verified. A damaged one is put aside, and said.
 
         :param again: once more, where another process replaced or removed it meanwhile.
         """
         place, mark = self._place(digest), self.mark(digest)
         if not mark:
-            return Looked(None)
+            return StoreLookup(None)
         try:
             entry = read_entry(place, digest)
         except Damaged as why:
             if again and self.mark(digest) != mark:
                 return self.look(digest, again=False)
             self._put_aside(place)
-            return Looked(None, f"the cached build {digest[:12]} was damaged: {why}; put aside")
+            return StoreLookup(
+                None, f"the cached build {digest[:12]} was damaged: {why}; put aside"
+            )
         with suppress(OSError):  # the time of the last use, for prune
             os.utime(place / MANIFEST)
-        return Looked(entry)
+        return StoreLookup(entry)
 
     def keep(self, entry: Entry, *, replace: bool = False) -> None:
         """Write an entry: aside, to the disk, then renamed.
@@ -269,12 +260,12 @@ class Store:
                 shutil.rmtree(stale, ignore_errors=True)
         return held
 
-    def rows(self) -> tuple[Row, ...]:
+    def rows(self) -> tuple[StoreRow, ...]:
         """All entries, the last used first."""
         found = [row for digest in self._digests() if (row := self._row(digest))]
         return tuple(sorted(found, key=lambda row: (-row.used, row.digest)))
 
-    def prune(self, days: float) -> tuple[Row, ...]:
+    def prune(self, days: float) -> tuple[StoreRow, ...]:
         """Remove what nobody has used for so many days, and all that was put aside.
 
         Entries that are being built are left alone.
@@ -300,17 +291,17 @@ class Store:
     def _digests(self) -> Iterator[str]:
         yield from (each.name for each in self.folder.iterdir() if _DIGEST.fullmatch(each.name))
 
-    def _row(self, digest: str) -> Row | None:
+    def _row(self, digest: str) -> StoreRow | None:
         place = self._place(digest)
         try:
             size = sum(each.stat().st_size for each in place.iterdir())
             used = (place / MANIFEST).stat().st_mtime
             about = read_manifest((place / MANIFEST).read_bytes()).about
         except FileNotFoundError:
-            return None if not place.exists() else Row(digest, (), 0.0, 0)
+            return None if not place.exists() else StoreRow(digest, (), 0.0, 0)
         except (OSError, Damaged):
-            return Row(digest, (), 0.0, 0)
-        return Row(digest, about, used, size)
+            return StoreRow(digest, (), 0.0, 0)
+        return StoreRow(digest, about, used, size)
 
     def _remove(self, digest: str) -> bool:
         """Out of sight in one step, so that nobody reads half an entry; whether it is.

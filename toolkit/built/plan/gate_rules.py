@@ -124,22 +124,22 @@ class GateVerdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SymbolSource:
     """Who offers a symbol."""
 
     module: str  # KERNEL, or as the module calls itself
     export: Export
 
 
-def sources(symbol: str, ground: GateGround) -> tuple[Source, ...]:
+def sources(symbol: str, ground: GateGround) -> tuple[SymbolSource, ...]:
     """Everybody who offers it: the installed modules, else what the kernel's own table names."""
     offered = [
-        Source(module_name(each.name), each.exports[symbol])
+        SymbolSource(module_name(each.name), each.exports[symbol])
         for each in ground.providers
         if symbol in each.exports
     ]
     if not offered and (row := ground.symbols.get(symbol)) is not None:
-        offered.append(Source(module_name(row.module), row))
+        offered.append(SymbolSource(module_name(row.module), row))
     return tuple(offered)
 
 
@@ -249,7 +249,7 @@ def versions(image: ModuleImage, ground: GateGround) -> Iterator[Said]:
             yield from _version(symbol, image.versions.get(symbol), offered[0])
 
 
-def _version(symbol: str, told: int | None, source: Source) -> Iterator[Said]:
+def _version(symbol: str, told: int | None, source: SymbolSource) -> Iterator[Said]:
     """0 is the version of a symbol for which the compiler made none; then nobody has one."""
     if told == source.export.crc or (told is None and source.export.crc == 0):
         return

@@ -90,16 +90,8 @@ def _library(
     else:
         base = _by_any_version(node, want, library, settings)
     if name == "nccl":
-        if base.way is Way.DMABUF and may_lack_dmabuf(version, origin):
-            why = "built for CUDA 11: it has dma-buf from CUDA 11.7 on alone"
-            base = Choice(Way.UNKNOWN, why)
-        left = _used(node, seen[0], settings)
-        if left is None:
-            not_known += (f"which HCAs NCCL_IB_HCA={settings['NCCL_IB_HCA'].value} leaves",)
-        elif seen[0] and not left:
-            base = Choice(Way.NONE, "NCCL_IB_HCA leaves none of the HCAs that are here")
-        else:
-            seen = left, seen[1]
+        base, seen, unsure = _of_nccl(node, seen, base, library, settings)
+        not_known += unsure
     if seen[1]:
         not_known += (f"GPUs and HCAs: {seen[1]}",)
     groups: tuple[Group, ...]
@@ -121,6 +113,24 @@ def _library(
         tuple(settings.values()),
         not_known,
     )
+
+
+def _of_nccl(
+    node: Node, seen: Seen, base: Choice, library: tuple[str, str, str], settings: Settings
+) -> tuple[Choice, Seen, tuple[str, ...]]:
+    """The same with what NCCL has of its own: how it was built, and which HCAs it is to use.
+
+    Its last part is what is not known of it.
+    """
+    _, version, origin = library
+    if base.way is Way.DMABUF and may_lack_dmabuf(version, origin):
+        base = Choice(Way.UNKNOWN, "built for CUDA 11: it has dma-buf from CUDA 11.7 on alone")
+    left = _used(node, seen[0], settings)
+    if left is None:
+        return base, seen, (f"which HCAs NCCL_IB_HCA={settings['NCCL_IB_HCA'].value} leaves",)
+    if seen[0] and not left:
+        return Choice(Way.NONE, "NCCL_IB_HCA leaves none of the HCAs that are here"), seen, ()
+    return base, (left, seen[1]), ()
 
 
 def _by_any_version(

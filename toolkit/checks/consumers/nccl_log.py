@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.consumers.choices import choices
-from toolkit.checks.consumers.chosen import Way
+from toolkit.checks.consumers.chosen import Chosen, Way
 from toolkit.checks.consumers.chosen_nccl import before_ampere
 from toolkit.compat.reader import Compat, shipped
 from toolkit.facts.nccl.consumers import Setting
@@ -248,6 +248,26 @@ def agrees(node: Node, want: Want) -> Finding:
     chosen = next((each for each in choices(node, asked, job=job) if each.consumer == "nccl"), None)
     if chosen is None:
         return not_applicable("there is no GPU here, or this is an image")
+    differing, same = _compared(told, chosen)
+    if differing:
+        return failed(
+            f"the log and the node differ on {len(differing)} of {len(differing) + same} edges",
+            expected="the same from both",
+            details=(*dict.fromkeys(differing), *_reasons(told)),
+        )
+    if not same:
+        return unknown(_incomparable(chosen.not_known, len(addresses)), hint=AGAIN)
+    return passed(f"the same for {same} edges between GPU and HCA; {chosen.way}")
+
+
+Key = tuple[str, str, Direction]
+
+
+def _compared(told: NcclLog, chosen: Chosen) -> tuple[list[str], int]:
+    """The edges on which the log and the node differ, and how many are the same.
+
+    One of which the node does not tell is neither.
+    """
     expected = {
         (*pair, direction): group
         for group in chosen.groups
@@ -263,18 +283,7 @@ def agrees(node: Node, want: Want) -> Finding:
             same += 1
         else:
             differing.append(_difference(key, direct, group.way, group.why))
-    if differing:
-        return failed(
-            f"the log and the node differ on {len(differing)} of {len(differing) + same} edges",
-            expected="the same from both",
-            details=(*dict.fromkeys(differing), *_reasons(told)),
-        )
-    if not same:
-        return unknown(_incomparable(chosen.not_known, len(addresses)), hint=AGAIN)
-    return passed(f"the same for {same} edges between GPU and HCA; {chosen.way}")
-
-
-Key = tuple[str, str, Direction]
+    return differing, same
 
 
 def _seen(told: NcclLog) -> list[tuple[Key, bool]]:

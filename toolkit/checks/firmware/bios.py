@@ -13,13 +13,13 @@ from functools import wraps
 
 from toolkit.checks.check import Check, Finding, Impact, check
 from toolkit.checks.firmware.bios_join import joined, without_system
-from toolkit.checks.firmware.bios_seen import Seen
+from toolkit.checks.firmware.bios_seen import BiosFinding
 from toolkit.compat.bios import BiosRole
 from toolkit.errors import CutOff, NoEvidence, Unparsable
 from toolkit.facts.node.node import Node
 from toolkit.want import Role, Want
 
-Looks = Callable[[Node, Want], Seen]
+Looks = Callable[[Node, Want], BiosFinding]
 # A guest's firmware is its hypervisor's, and what it shows is made up.
 OWN = frozenset({Role.BARE_METAL, Role.VM_HOST})
 

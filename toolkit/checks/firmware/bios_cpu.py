@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from toolkit.checks.check import Impact
 from toolkit.checks.firmware.bios import bios
-from toolkit.checks.firmware.bios_seen import Seen, right, unseen, wrong
+from toolkit.checks.firmware.bios_seen import BiosFinding, right, unseen, wrong
 from toolkit.compat.bios import BiosRole
 from toolkit.errors import NoEvidence
 from toolkit.facts.node.node import Node
@@ -22,7 +22,7 @@ _SAVING = 8  # of energy_perf_bias, which goes from 0, performance, to 15, savin
     fix="node interleaving off in the BIOS; NPS1 or SNC off is the simple choice, and any other "
     "wants jobs pinned by nodes rather than sockets",
 )
-def numa_clustering(node: Node, want: Want) -> Seen:
+def numa_clustering(node: Node, want: Want) -> BiosFinding:
     """Memory of sockets is not interleaved, and GPUs and HCAs know their node.
 
     Interleaving makes one node of several sockets: half of all host memory is then far from
@@ -55,7 +55,7 @@ def numa_clustering(node: Node, want: Want) -> Seen:
     source="Documentation/admin-guide/pm/cpuidle; /sys/devices/system/cpu/cpu0/cpuidle",
     fix="as the site wants it: C-states in the BIOS, or idle states by the kernel",
 )
-def c_states(node: Node, want: Want) -> Seen:
+def c_states(node: Node, want: Want) -> BiosFinding:
     """Processors rest as the site wants them to; by itself either way is in order.
 
     Traffic between GPU and HCA below one switch needs no processor. Jobs that wait for one
@@ -82,7 +82,7 @@ def c_states(node: Node, want: Want) -> Seen:
     fix="a performance profile in the BIOS, or one that leaves power to the system; then tuned-adm "
     "profile throughput-performance",
 )
-def power_profile(node: Node, want: Want) -> Seen:
+def power_profile(node: Node, want: Want) -> BiosFinding:
     """The machine is not told to save power at the cost of speed.
 
     Firmware that keeps the clocks to itself shows no cpufreq; what profile it follows then
@@ -110,7 +110,7 @@ def power_profile(node: Node, want: Want) -> Seen:
     fix="as the site wants it: SMT (Hyper-Threading) in the BIOS, or nosmt on the kernel command "
     "line",
 )
-def smt(node: Node, want: Want) -> Seen:
+def smt(node: Node, want: Want) -> BiosFinding:
     """Cores run as many threads as the site wants; by itself either way is in order."""
     control, cpu = node.setup.smt, node.cpu
     if control in {"off", "forceoff"}:

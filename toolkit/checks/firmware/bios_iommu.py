@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from toolkit.checks.check import Impact
 from toolkit.checks.firmware.bios import bios
-from toolkit.checks.firmware.bios_seen import Seen, moot, right, unseen, wrong
+from toolkit.checks.firmware.bios_seen import BiosFinding, moot, right, unseen, wrong
 from toolkit.checks.pci.acs_demanded import BY_ROOT, IN_TABLE, on_paths
 from toolkit.checks.pci.iommu_words import AMD, INTEL
 from toolkit.checks.role import role
@@ -26,7 +26,7 @@ _X86 = frozenset({*INTEL, *AMD})
     source="/sys/firmware/acpi/tables: DMAR (Intel), IVRS (AMD), IORT (arm64)",
     fix="VT-d, AMD-Vi or SMMU on in the BIOS; how it translates is the kernel's: iommu.passthrough",
 )
-def iommu(node: Node, want: Want) -> Seen:
+def iommu(node: Node, want: Want) -> BiosFinding:
     """The firmware publishes an IOMMU where guests are to be given devices.
 
     Without DMAR, IVRS or IORT there is none for the kernel, whatever its command line says.
@@ -49,7 +49,7 @@ def iommu(node: Node, want: Want) -> Seen:
     "IVinfo; drivers/iommu/intel/dmar.c, dmar_platform_optin()",
     fix="pre-boot (kernel) DMA protection off in the BIOS; it is not the IOMMU's own switch",
 )
-def dma_protection(node: Node, want: Want) -> Seen:
+def dma_protection(node: Node, want: Want) -> BiosFinding:
     """The firmware does not ask the system to keep up protection from DMA on bare metal.
 
     With the opt-in flag the kernel may turn the IOMMU on by itself, and translate for
@@ -76,7 +76,7 @@ def dma_protection(node: Node, want: Want) -> Seen:
     fix="ACS (PCIe ACSCTL, Access Control Service) off in the BIOS on bare metal, on for a host of "
     "guests; where the BIOS has no such switch, provision clears it at boot",
 )
-def acs(node: Node, want: Want) -> Seen:
+def acs(node: Node, want: Want) -> BiosFinding:
     """Firmware leaves ACS as the role needs it: no redirect on bare metal, isolation for guests.
 
     While an IOMMU is on the kernel itself turns redirection on, so bits that are set then
@@ -95,7 +95,7 @@ def acs(node: Node, want: Want) -> Seen:
     return _direct(on, len(able), node)
 
 
-def _direct(on: dict[str, str], count: int, node: Node) -> Seen:
+def _direct(on: dict[str, str], count: int, node: Node) -> BiosFinding:
     if not on:
         return right(f"no redirect on {counted(count, 'bridge')}", on=False, firm=False)
     if node.iommu_units:
@@ -112,7 +112,7 @@ def _direct(on: dict[str, str], count: int, node: Node) -> Seen:
     )
 
 
-def _isolating(off: set[str], count: int, node: Node) -> Seen:
+def _isolating(off: set[str], count: int, node: Node) -> BiosFinding:
     if not off:
         return right(f"redirect on {counted(count, 'bridge')}", on=True, firm=False)
     if node.iommu_units:
@@ -136,7 +136,7 @@ def _isolating(off: set[str], count: int, node: Node) -> Seen:
     "dmar_find_matched_atsr_unit()",
     fix="ATS (address translation services) on in the BIOS; then ats.nic",
 )
-def ats(node: Node, want: Want) -> Seen:
+def ats(node: Node, want: Want) -> BiosFinding:
     """On a host of guests the firmware names root ports that translate ahead (ATS).
 
     Without such a structure in DMAR the kernel turns ATS on for no device below them. AMD's
@@ -162,7 +162,7 @@ def ats(node: Node, want: Want) -> Seen:
     source="Intel VT-d specification 8.1, X2APIC_OPT_OUT; arch/x86/kernel/apic/apic.c",
     fix="x2APIC on (or Auto) in the BIOS, and its opt-out off",
 )
-def x2apic(node: Node, want: Want) -> Seen:
+def x2apic(node: Node, want: Want) -> BiosFinding:
     """The firmware lets the system use x2APIC where it has many processors.
 
     Without it no more than 255 of them are started, and interrupts of devices cannot reach
@@ -203,7 +203,7 @@ def x2apic(node: Node, want: Want) -> Seen:
     source="firmware variable SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c",
     fix="as the site wants it; with it on, modules must be signed by an enrolled key: secureboot.*",
 )
-def secure_boot(node: Node, want: Want) -> Seen:
+def secure_boot(node: Node, want: Want) -> BiosFinding:
     """Secure Boot is as the site wants it; by itself either way is in order.
 
     With it on, modules that DKMS builds need a key of the owner's (MOK), and lockdown keeps

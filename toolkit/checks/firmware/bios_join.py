@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from toolkit.checks.check import Finding, Status, failed, not_applicable, passed, unknown
-from toolkit.checks.firmware.bios_seen import Seen
-from toolkit.checks.firmware.bios_wanted import Wanted, wanted
+from toolkit.checks.firmware.bios_seen import BiosFinding
+from toolkit.checks.firmware.bios_wanted import BiosGoal, wanted
 from toolkit.checks.role import role
 from toolkit.compat.bios import BiosRole
 from toolkit.errors import CutOff, NoEvidence, Unparsable
@@ -35,7 +35,7 @@ class View:
     secure: tuple[bool | None, bool | None] = (None, None)  # secure boot: now and next
 
 
-def joined(setting: BiosRole, seen: Seen, node: Node, want: Want) -> Finding:
+def joined(setting: BiosRole, seen: BiosFinding, node: Node, want: Want) -> Finding:
     """The verdict on one setting, from both views."""
     wish = _wish(setting, node, want)
     finding = _by_site(setting, seen, want)
@@ -138,12 +138,12 @@ def _secure(node: Node) -> tuple[bool | None, bool | None]:
     return (state.now, state.next)
 
 
-def _wish(setting: BiosRole, node: Node, want: Want) -> Wanted | None:
+def _wish(setting: BiosRole, node: Node, want: Want) -> BiosGoal | None:
     """What is wanted; None where either way will do."""
     return wanted(role(node, want), dict(want.bios)).get(setting)
 
 
-def _by_site(setting: BiosRole, seen: Seen, want: Want) -> Finding:
+def _by_site(setting: BiosRole, seen: BiosFinding, want: Want) -> Finding:
     """The site's own wish goes before what is in order otherwise, where it is a switch."""
     word = dict(want.bios).get(setting, "")
     wish = meaning_of(word).meaning
@@ -170,7 +170,7 @@ def _count(word: str) -> int | None:
     return meant.number
 
 
-def _by_own_word(setting: BiosRole, seen: Seen, view: View, want: Want) -> Finding | None:
+def _by_own_word(setting: BiosRole, seen: BiosFinding, view: View, want: Want) -> Finding | None:
     """A site's word of the BIOS's own, which the system cannot show; None where it holds.
 
     Only what is of one kind is compared: a word for a setting of several parts names none.
@@ -180,7 +180,7 @@ def _by_own_word(setting: BiosRole, seen: Seen, view: View, want: Want) -> Findi
     whole = [each for each in view.exposed if not each.part]
     if not word or not told or seen.number is not None or not view.usable:
         return None
-    wish = Wanted(word, frozenset(), "the site's file says so")
+    wish = BiosGoal(word, frozenset(), "the site's file says so")
     other = next((each for each in whole if not _fits(each, wish)), None)
     if other is None:
         return None
@@ -191,7 +191,7 @@ def _by_own_word(setting: BiosRole, seen: Seen, view: View, want: Want) -> Findi
     )
 
 
-def _by_bmc(view: View, wish: Wanted, unseen: str) -> Finding | None:
+def _by_bmc(view: View, wish: BiosGoal, unseen: str) -> Finding | None:
     """The BMC's word, where the system has none; None where it does not tell either."""
     whole = [each for each in view.exposed if not each.part] or list(view.exposed)
     if not whole:
@@ -211,18 +211,18 @@ def _by_bmc(view: View, wish: Wanted, unseen: str) -> Finding | None:
     return passed(f"{whole[0].value} in the BIOS ({whole[0].name}); not shown: {unseen}")
 
 
-def _fits(each: Exposed, wish: Wanted) -> bool:
+def _fits(each: Exposed, wish: BiosGoal) -> bool:
     return _as_wished(each.value, wish)
 
 
-def _as_wished(value: Value, wish: Wanted) -> bool:
+def _as_wished(value: Value, wish: BiosGoal) -> bool:
     """Whether it will do; a site's wish names one word alone, in any spelling of it."""
     if value.meaning in wish.will_do or squeezed(str(value)) == squeezed(wish.word):
         return True
     return value.same(meaning_of(wish.word))
 
 
-def _lines(view: View, wish: Wanted | None) -> tuple[str, ...]:
+def _lines(view: View, wish: BiosGoal | None) -> tuple[str, ...]:
     """Current, pending and wanted side by side, an attribute a line."""
     asked = f", wanted {wish}" if wish is not None else ""
     lines = []
@@ -239,7 +239,7 @@ def _lines(view: View, wish: Wanted | None) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _contradictions(seen: Seen, view: View) -> tuple[str, ...]:
+def _contradictions(seen: BiosFinding, view: View) -> tuple[str, ...]:
     """Where the BMC says one thing and the running system shows another."""
     if seen.on is None or not seen.firm:
         return ()
@@ -259,7 +259,7 @@ def _contradictions(seen: Seen, view: View) -> tuple[str, ...]:
     return tuple(told)
 
 
-def _remedy(setting: BiosRole, view: View, wish: Wanted | None, hint: str) -> str:
+def _remedy(setting: BiosRole, view: View, wish: BiosGoal | None, hint: str) -> str:
     """How to change it by the BMC, before what else helps."""
     if wish is None or not view.exposed:
         return hint

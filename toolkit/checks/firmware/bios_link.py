@@ -5,7 +5,7 @@ from __future__ import annotations
 from toolkit.checks.check import Impact
 from toolkit.checks.firmware.bios import bios
 from toolkit.checks.firmware.bios_seen import (
-    Seen,
+    BiosFinding,
     config_of,
     moot,
     path_functions,
@@ -31,7 +31,7 @@ _SMALL, _USUAL = 128, 256  # bytes of payload
     fix="PCIe relaxed ordering on in the BIOS, also for remote peer-to-peer; not the one of the "
     "processor's own DMA engine (IOAT, CB)",
 )
-def relaxed_ordering(node: Node, want: Want) -> Seen:
+def relaxed_ordering(node: Node, want: Want) -> BiosFinding:
     """Firmware leaves devices the right to write with relaxed ordering.
 
     They come out of reset with it: where GPUs and HCAs alike are without, the firmware took it
@@ -64,7 +64,7 @@ def relaxed_ordering(node: Node, want: Want) -> Seen:
     source="PCI Express Base Specification 2.2.6.2 and 7.5.3.16; drivers/pci/pci.c",
     fix="10-bit tags on Auto in the BIOS, never forced",
 )
-def ten_bit_tag(node: Node, want: Want) -> Seen:
+def ten_bit_tag(node: Node, want: Want) -> BiosFinding:
     """Nobody asks with 10-bit tags whom a peer on its path cannot answer.
 
     The firmware may force them on towards the root complex, which has the completer; a peer
@@ -104,7 +104,7 @@ def ten_bit_tag(node: Node, want: Want) -> Seen:
     source="PCI Express Base Specification 7.5.3.4; kernel-parameters, pci=pcie_bus_*",
     fix="maximum payload on Auto or 256 bytes in the BIOS; or pci=pcie_bus_safe",
 )
-def payload(node: Node, want: Want) -> Seen:
+def payload(node: Node, want: Want) -> BiosFinding:
     """Payloads between GPUs and HCAs are not held below what every port on the way can.
 
     At 128 bytes a sixth of the link goes to headers. Whether sizes fit each other is
@@ -136,7 +136,7 @@ def payload(node: Node, want: Want) -> Seen:
     source="PCI Express Base Specification 7.5.3.7, ASPM Control; drivers/pci/pcie/aspm.c",
     fix="ASPM off in the BIOS for the slots of GPUs and HCAs; or pcie_aspm.policy=performance",
 )
-def aspm(node: Node, want: Want) -> Seen:
+def aspm(node: Node, want: Want) -> BiosFinding:
     """No link on a GPU-HCA path rests by itself (ASPM).
 
     A link that rests takes microseconds to come back, and some devices lose it altogether.
@@ -173,7 +173,7 @@ def _controls(node: Node) -> dict[str, LinkControl]:
     source="PCI Express Base Specification 7.5.3.19, Target Link Speed",
     fix="link speed of the slot on Auto in the BIOS",
 )
-def link_speed(node: Node, want: Want) -> Seen:
+def link_speed(node: Node, want: Want) -> BiosFinding:
     """No port above a GPU or HCA is told to keep its link slower than both ends can.
 
     The upper end sets the target. What speed and width links have is judged by pcie.link.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from toolkit.checks.check import Impact
 from toolkit.checks.firmware.bios import bios
-from toolkit.checks.firmware.bios_seen import Seen, config_of, moot, right, unseen, wrong
+from toolkit.checks.firmware.bios_seen import BiosFinding, config_of, moot, right, unseen, wrong
 from toolkit.checks.pci.bar import GIB, MIB, ROOM
 from toolkit.checks.role import role
 from toolkit.compat.bios import BiosRole
-from toolkit.errors import NoEvidence, Unparsable
+from toolkit.errors import NoEvidence, Unparsable, read_or
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.bar_log import homeless_bars, large
 from toolkit.facts.pci.link_control import read_sriov
@@ -47,10 +47,7 @@ def _homeless(node: Node) -> tuple[str, ...]:
 
 def _logged(node: Node, words: str) -> tuple[str, ...]:
     """The last line of the log that says so; () where no log tells. A hint, and no proof."""
-    try:
-        return tuple(each.strip() for each in node.dmesg if words in each)[-1:]
-    except (NoEvidence, Unparsable):
-        return ()
+    return read_or(lambda: tuple(each.strip() for each in node.dmesg if words in each)[-1:], ())
 
 
 def _refusals(node: Node) -> tuple[str, ...]:
@@ -62,7 +59,7 @@ def _refusals(node: Node) -> tuple[str, ...]:
     return tuple(told[gpu.address] for gpu in node.pci.gpus if gpu.address in told)
 
 
-def _by_log(node: Node) -> Seen:
+def _by_log(node: Node) -> BiosFinding:
     """From the kernel log alone.
 
     :raises NoEvidence: where it tells of no trouble, which proves nothing: logs are cut.
@@ -84,7 +81,7 @@ def _by_log(node: Node) -> Seen:
     source="/sys/bus/pci/devices/*/resource; /proc/iomem; GPUDirect RDMA guide, BAR sizes",
     fix="Above 4G decoding (64-bit MMIO) on in the BIOS, then a cold boot",
 )
-def above_4g(node: Node, want: Want) -> Seen:
+def above_4g(node: Node, want: Want) -> BiosFinding:
     """GPUs have their memory window above 4 GiB, where there is room for it.
 
     Below 4 GiB a window of more than some 256 MiB fits nowhere. A window without any address
@@ -129,7 +126,7 @@ def above_4g(node: Node, want: Want) -> Seen:
     fix="MMIO base and size in the BIOS: below the processor's address width, and as large as all "
     "BARs together, those of virtual functions included",
 )
-def mmio_window(node: Node, want: Want) -> Seen:
+def mmio_window(node: Node, want: Want) -> BiosFinding:
     """The windows above 4 GiB hold all BARs, and the processor can address them.
 
     A base beyond the processor's physical address width is ignored by the kernel, and what
@@ -148,16 +145,7 @@ def mmio_window(node: Node, want: Want) -> Seen:
             details=(*map(_shown, beyond), *_logged(node, _NOT_ADDRESSABLE)),
         )
     if homeless := _homeless(node):
-        # The kernel leaves out of its map what the processor cannot address, and says so.
-        ignored = _logged(node, _NOT_ADDRESSABLE)
-        return wrong(
-            f"{len(homeless)} of {len(node.pci.gpus)} GPUs found no room",
-            expected="room for every BAR",
-            hint="a lower MMIO base in the BIOS"
-            if ignored
-            else "a larger MMIO window in the BIOS; or pci=realloc",
-            details=(*homeless, *map(_shown, high), *ignored),
-        )
+        return _no_room(node, homeless, high)
     if not high:
         return unseen("no host bridge has a window above 4 GiB: see bios.above_4g")
     if lacking := _full(node, high):
@@ -172,6 +160,20 @@ def mmio_window(node: Node, want: Want) -> Seen:
         f"{counted(len(high), 'window')} of {total} GiB in all, up to "
         f"{max(each.end for each in high):#x}; {told}",
         details=tuple(map(_shown, high)),
+    )
+
+
+def _no_room(node: Node, homeless: tuple[str, ...], high: list[Window]) -> BiosFinding:
+    """GPUs without address: the windows are too small, or out of the processor's reach."""
+    # The kernel leaves out of its map what the processor cannot address, and says so.
+    ignored = _logged(node, _NOT_ADDRESSABLE)
+    return wrong(
+        f"{len(homeless)} of {len(node.pci.gpus)} GPUs found no room",
+        expected="room for every BAR",
+        hint="a lower MMIO base in the BIOS"
+        if ignored
+        else "a larger MMIO window in the BIOS; or pci=realloc",
+        details=(*homeless, *map(_shown, high), *ignored),
     )
 
 
@@ -203,7 +205,7 @@ def _full(node: Node, high: list[Window]) -> tuple[str, ...]:
     source="PCI Express Base Specification 7.8.6; drivers/pci/rebar.c; GPUDirect RDMA guide",
     fix=f"Resizable BAR on in the BIOS; {ROOM}",
 )
-def resizable_bar(node: Node, want: Want) -> Seen:
+def resizable_bar(node: Node, want: Want) -> BiosFinding:
     """GPUs whose BAR can be resized show all of their memory.
 
     The firmware resizes before the system starts; where it does not, a GPU shows 256 MiB,
@@ -250,7 +252,7 @@ def _memory(node: Node) -> dict[str, int]:
     "them at all is its own: mlxconfig -d DEVICE set SRIOV_EN=1 NUM_OF_VFS=8 writes its settings, "
     "in force after a cold boot with the node drained",
 )
-def sr_iov(node: Node, want: Want) -> Seen:
+def sr_iov(node: Node, want: Want) -> BiosFinding:
     """On a host of guests, virtual functions of HCAs have room for their BARs.
 
     The firmware keeps that room only with SR-IOV on; else creating them fails with "not

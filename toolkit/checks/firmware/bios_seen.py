@@ -12,7 +12,7 @@ from toolkit.facts.pci.functions import PciFunction
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class BiosFinding:
     """A finding from the system alone, and what it tells of the setting itself."""
 
     finding: Finding
@@ -29,9 +29,9 @@ def right(
     firm: bool = True,
     number: int | None = None,
     details: tuple[str, ...] = (),
-) -> Seen:
+) -> BiosFinding:
     """As it should be."""
-    return Seen(passed(found, details=details), on, firm, number)
+    return BiosFinding(passed(found, details=details), on, firm, number)
 
 
 def wrong(
@@ -42,19 +42,19 @@ def wrong(
     firm: bool = True,
     hint: str = "",
     details: tuple[str, ...] = (),
-) -> Seen:
+) -> BiosFinding:
     """Not as it should be."""
-    return Seen(failed(found, expected=expected, hint=hint, details=details), on, firm)
+    return BiosFinding(failed(found, expected=expected, hint=hint, details=details), on, firm)
 
 
-def unseen(why: str) -> Seen:
+def unseen(why: str) -> BiosFinding:
     """The system does not show it: n/a, never a failure, unless a BMC tells."""
-    return Seen(not_applicable(why))
+    return BiosFinding(not_applicable(why))
 
 
-def moot(why: str) -> Seen:
+def moot(why: str) -> BiosFinding:
     """Nothing here that the setting would act on: n/a, whatever a BMC tells."""
-    return Seen(not_applicable(why), moot=True)
+    return BiosFinding(not_applicable(why), moot=True)
 
 
 def config_of(node: Node, function: PciFunction) -> ConfigSpace:

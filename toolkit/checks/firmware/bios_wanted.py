@@ -17,7 +17,7 @@ ON, OFF, AUTO = Meaning.ON, Meaning.OFF, Meaning.AUTO
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class BiosGoal:
     """What one setting should be."""
 
     word: str  # what a change asks for: "on", "off", "auto", or a word of the BIOS's own
@@ -28,8 +28,8 @@ class Wanted:
         return " or ".join(dict.fromkeys([self.word, *sorted(self.will_do)]))
 
 
-def _row(word: Meaning, *also: Meaning, why: str) -> Wanted:
-    return Wanted(word.value, frozenset({word, *also}), why)
+def _row(word: Meaning, *also: Meaning, why: str) -> BiosGoal:
+    return BiosGoal(word.value, frozenset({word, *also}), why)
 
 
 _EVERYWHERE = {
@@ -55,18 +55,18 @@ _BY_ROLE = {
 }  # fmt: skip
 
 
-def wanted(role: Role | None, site: Mapping[str, str] | None = None) -> Mapping[BiosRole, Wanted]:
+def wanted(role: Role | None, site: Mapping[str, str] | None = None) -> Mapping[BiosRole, BiosGoal]:
     """What is wanted, by setting; a setting that is not in it may be anything.
 
     :param role: None where it is not known: then what depends on it is not wanted either way.
         A guest's firmware is its host's matter: nothing is wanted of it.
     :param site: ``bios`` of the site's file: setting and word.
     """
-    found: dict[BiosRole, Wanted] = {}
+    found: dict[BiosRole, BiosGoal] = {}
     if role is not Role.VM:
         found = dict(_EVERYWHERE)
     if role is not None:
         found |= _BY_ROLE.get(role, {})
     for name, word in (site or {}).items():
-        found[BiosRole(name)] = Wanted(word, frozenset(), "the site's file says so")
+        found[BiosRole(name)] = BiosGoal(word, frozenset(), "the site's file says so")
     return found

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import re
 
-from toolkit.checks.check import (
-    Finding,
-    Impact,
-    check,
-    failed,
-    not_applicable,
-    passed,
-    unknown,
-)
+from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.consumers.path import dmabuf_gpu_gap, driver_gap
 from toolkit.checks.kernel.build_failures import why_not_inserted
 from toolkit.checks.modules.fixes import registry_dwords, reload

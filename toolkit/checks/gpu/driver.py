@@ -5,15 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from toolkit.checks.check import (
-    Finding,
-    Impact,
-    check,
-    failed,
-    not_applicable,
-    passed,
-    unknown,
-)
+from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.kernel.build_failures import why_not_inserted
 from toolkit.checks.modules.fixes import open_driver, reload
 from toolkit.errors import NoEvidence

@@ -5,17 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from toolkit.checks.check import (
-    Finding,
-    Impact,
-    check,
-    failed,
-    not_applicable,
-    passed,
-    unknown,
-)
+from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.gpu.driver import NOT_LOADED
-from toolkit.compat.gpus import Act, xid_row
+from toolkit.compat.gpus import XidAction, xid_row
 from toolkit.errors import CutOff, NoEvidence, Unparsable
 from toolkit.facts.gpu.driver import is_error
 from toolkit.facts.gpu.kernel_trouble import Trouble
@@ -28,10 +20,10 @@ NO_GPU = "no NVIDIA GPU on the PCI bus"
 NONE_LISTED = "nvidia-smi lists no GPU and does not say why"
 _OFF = "drain the node and reboot it, cold if that does not do; exchange the GPU if it comes again"
 _HINTS = {
-    Act.RESET: "drain the node, then reset the GPU: nvidia-smi -i GPU --gpu-reset, which ends what "
-    "runs on it, with NVSwitches on all GPUs; exchange it if the Xid comes again",
-    Act.REBOOT: _OFF,
-    Act.EXCHANGE: "drain the node, and have the GPU, its seat and its power looked at",
+    XidAction.RESET: "drain the node, then reset the GPU: nvidia-smi -i GPU --gpu-reset, which "
+    "ends what runs on it, with NVSwitches on all GPUs; exchange it if the Xid comes again",
+    XidAction.REBOOT: _OFF,
+    XidAction.EXCHANGE: "drain the node, and have the GPU, its seat and its power looked at",
 }
 
 
@@ -201,8 +193,8 @@ def _sick_xids(sick: Sequence[Trouble]) -> Finding:
     by_gpu: dict[str, set[int]] = {}
     for each in sick:
         by_gpu.setdefault(each.address, set()).add(each.number)
-    acts = {row.act if (row := xid_row(each.number)) else Act.REBOOT for each in sick}
-    worst = next(act for act in reversed(_HINTS) if act in acts | {Act.RESET})
+    acts = {row.act if (row := xid_row(each.number)) else XidAction.REBOOT for each in sick}
+    worst = next(act for act in reversed(_HINTS) if act in acts | {XidAction.RESET})
     return failed(
         "; ".join(
             f"{address}: Xid {', '.join(map(str, sorted(numbers)))}"

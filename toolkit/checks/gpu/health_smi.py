@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from toolkit.checks.check import (
-    Finding,
-    Impact,
-    check,
-    failed,
-    not_applicable,
-    passed,
-    unknown,
-)
+from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.gpu.driver import NOT_LOADED
 from toolkit.checks.gpu.health import NONE_LISTED, asked
 from toolkit.facts.gpu.smi_health import Pairs, SmiHealth, raised, unreadable

@@ -14,7 +14,7 @@ from toolkit.checks.pci.iommu_words import (
     settings,
     turned_off,
 )
-from toolkit.errors import NoEvidence, Unparsable
+from toolkit.errors import read_or
 from toolkit.facts.boot.cmdline import Cmdline
 from toolkit.facts.node.node import Node
 from toolkit.want import Want
@@ -100,10 +100,7 @@ def _processor(node: Node) -> tuple[str, str]:
 
 def _log(node: Node) -> tuple[str, ...]:
     """The kernel log, for what it adds to a failure that stands without it."""
-    try:
-        return node.dmesg
-    except (NoEvidence, Unparsable):
-        return ()
+    return read_or(lambda: node.dmesg, ())
 
 
 def _override(log: tuple[str, ...]) -> str:

@@ -102,7 +102,7 @@ def state(node: Node, want: Want) -> Finding:
     whole = node.given_kernel
     if whole and any(node.hides("dkms-status", each.module) for each in builds):
         raise NoEvidence("dkms-status: matching lines alone: what the others say is not known")
-    kernels = [node.kernel] if whole else _all_kernels(node)
+    kernels = [node.kernel] if whole else sorted({each.kernel for each in node.dkms if each.kernel})
     ill = _ill_for(node, builds, kernels)
     if whole and node.probed and not ill and (following := node.default_kernel) != node.kernel:
         kernels.append(following)
@@ -132,11 +132,6 @@ def _ours(module: str) -> bool:
 
 def _name(each: DkmsBuild) -> str:
     return f"{each.module}/{each.version}"
-
-
-def _all_kernels(node: Node) -> list[str]:
-    """On a loose listing: every kernel that anything was built for."""
-    return sorted({each.kernel for each in node.dkms if each.kernel})
 
 
 def _ill_for(node: Node, builds: list[DkmsBuild], kernels: list[str]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from toolkit.compat.reader import shipped
-from toolkit.errors import NoEvidence, Unparsable, Unsupported
+from toolkit.errors import NoEvidence, Unparsable, Unsupported, read_or
 from toolkit.facts import distros
 from toolkit.facts.boot.kernel import InstalledKernel
 from toolkit.facts.distros import FAMILIES, UNKNOWN, Family
@@ -88,10 +88,7 @@ def build_again(node: Node, release: str) -> str:
     DKMS's own --force deletes the last good build before it begins the next.
     """
     command = f"{REBUILD} --kernel {release} --peermem"
-    try:
-        there = node.can_rebuild
-    except (NoEvidence, Unparsable):
-        there = False
+    there = read_or(lambda: node.can_rebuild, False)
     return command if there else f"./invokew provision --hosts NODE, then on NODE: {command}"
 
 
@@ -143,10 +140,9 @@ def registry_dwords(node: Node, *wanted: str) -> str:
     nvidia takes one string: of two options lines the last alone counts. For hints alone: what
     is not known is left out of it.
     """
-    try:
-        words = " ".join(text for module, text in node.modprobe.options if module == "nvidia")
-    except (NoEvidence, Unparsable):
-        words = ""
+    words = read_or(
+        lambda: " ".join(text for module, text in node.modprobe.options if module == "nvidia"), ""
+    )
     there = option_values(words).get("RegistryDwords", "")
     keys = [each.strip() for each in there.split(";") if each.strip()]
     joined = "".join(f"{each};" for each in dict.fromkeys([*keys, *wanted]))
@@ -229,7 +225,6 @@ def ofed_first(node: Node, kernel: InstalledKernel, hint: str) -> str:
 
 
 def _realtime(node: Node, release: str) -> bool:
-    try:
-        return node.kernel_configs.get(release, {}).get("CONFIG_PREEMPT_RT") == "y"
-    except (NoEvidence, Unparsable):
-        return False
+    return read_or(
+        lambda: node.kernel_configs.get(release, {}).get("CONFIG_PREEMPT_RT") == "y", False
+    )

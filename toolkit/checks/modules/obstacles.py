@@ -13,7 +13,7 @@ from toolkit.checks.consumers.path import REGISTER
 from toolkit.checks.kernel.signatures import refused
 from toolkit.checks.modules.fixes import build_again, reload
 from toolkit.checks.modules.stale import loaded_from_elsewhere
-from toolkit.errors import NoEvidence, Unparsable
+from toolkit.errors import NoEvidence, read_or
 from toolkit.facts.boot.kernel import module_name
 from toolkit.facts.modules.kernel_modules import ModuleFile
 from toolkit.facts.modules.module_file import ModuleImage
@@ -40,10 +40,7 @@ def rebuild(node: Node) -> str:
 
     For hints alone: what is not known is left out of it.
     """
-    try:
-        name = node.peermem_dkms or node.driver_dkms
-    except (NoEvidence, Unparsable):
-        name = ""
+    name = read_or(lambda: node.peermem_dkms or node.driver_dkms, "")
     if not name:
         return f"rebuild nvidia-peermem for {node.kernel}: ./invokew provision"
     return build_again(node, node.kernel)

@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from toolkit.checks.check import (
-    Finding,
-    Impact,
-    check,
-    failed,
-    not_applicable,
-    passed,
-    unknown,
-)
+from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.pci.platform import absent
 from toolkit.checks.rdma.makers import CONNECTX, maker_of
 from toolkit.checks.rdma.pasted_ports import ats_told, sriov_told

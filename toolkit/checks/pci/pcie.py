@@ -5,15 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from toolkit.checks.check import (
-    Finding,
-    Impact,
-    check,
-    failed,
-    not_applicable,
-    passed,
-    unknown,
-)
+from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.role import PASSED_THROUGH, lent_gpus, role
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.functions import PciFunction, PciTree
@@ -65,17 +57,20 @@ def distance(node: Node, want: Want) -> Finding:
             details=(*map(_line, far), *_second_opinion(node, told)),
         )
     if open_:
-        c2c = told.source is PairSource.MATRIX
-        untold = "whether NVLink-C2C joins them to their CPU" if c2c else "where they hang"
-        why = next((e.path.why for e in open_ if e.path and e.path.why), untold)
-        return unknown(
-            f"{told.source} does not tell {len(open_)} of {len(best)} GPUs: {why}",
-            hint="nvidia-smi topo -m; lspci -tv",
-        )
+        what = f"{told.source} does not tell {len(open_)} of {len(best)} GPUs"
+        why = _untold(open_, told.source)
+        return unknown(f"{what}: {why}", hint="nvidia-smi topo -m; lspci -tv")
     return passed(
         f"GPU to nearest HCA: {shown}",
         details=(*map(_line, best), *_second_opinion(node, told)),
     )
+
+
+def _untold(pairs: list[NamedPair], source: PairSource) -> str:
+    """What these pairs lack for a distance: their own reason, else that of the source."""
+    c2c = source is PairSource.MATRIX
+    untold = "whether NVLink-C2C joins them to their CPU" if c2c else "where they hang"
+    return next((e.path.why for e in pairs if e.path and e.path.why), untold)
 
 
 _NETWORK = 0x02  # the PCI class of HCAs and other network functions

@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from toolkit.checks.check import (
-    Finding,
-    Impact,
-    check,
-    failed,
-    not_applicable,
-    passed,
-    unknown,
-)
+from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.rdma.pasted_ports import ordering_told
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.functions import PciFunction

@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from toolkit.checks.check import (
-    Finding,
-    Impact,
-    check,
-    failed,
-    not_applicable,
-    passed,
-    unknown,
-)
+from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.modules.fixes import reload
 from toolkit.checks.pci.pcie import no_refusal
 from toolkit.checks.role import PASSED_THROUGH

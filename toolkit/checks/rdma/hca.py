@@ -62,22 +62,20 @@ def rate(node: Node, want: Want) -> Finding:
     unfit = tuple(line.partition(":")[0] for line in told)
     told += _unequal(groups, unfit)
     told += [line for device in hcas for line in _behind(node, device)]
+    rates = [gbits for ports in groups.values() for gbits in ports.values()]
     if told:
         return failed(
             told[0] if len(told) == 1 else f"{len(told)} ports slower than they can be",
             expected="the rate of the fastest equal port, one that the HCA is made for, "
             "and PCIe that carries it",
-            hint=_ALIKE if 1 < len(unfit) == sum(map(len, groups.values())) else "",
+            hint=_ALIKE if 1 < len(unfit) == len(rates) else "",
             details=tuple(told),
         )
     if untold := [_port(*each) for each in up if not each[1].gbits]:
         return _untold(node, untold[0])
-    rates = sorted({gbits for ports in groups.values() for gbits in ports.values()}, reverse=True)
-    count = sum(len(ports) for ports in groups.values())
-    return passed(
-        f"{count} ports at {', '.join(f'{each:g}' for each in rates)} Gb/s",
-        details=tuple(why for why, _ in fit if why),
-    )
+    seen = ", ".join(f"{each:g}" for each in sorted({*rates}, reverse=True))
+    details = tuple(why for why, _ in fit if why)
+    return passed(f"{len(rates)} ports at {seen} Gb/s", details=details)
 
 
 def _unequal(groups: dict[tuple[str, str], dict[str, float]], unfit: tuple[str, ...]) -> list[str]:

@@ -134,11 +134,10 @@ def port_errors(node: Node, want: Want) -> Finding:
     recent, between = _since_earlier(node)
     fresh = _bad(recent, between)
     if bad or fresh:
-        worst = {**dict.fromkeys(bad), **dict.fromkeys(fresh)}
         since = since if bad else f"in the last {_span(between)}"
         lately = tuple(f"{each}, in the last {_span(between)}" for each in fresh.values())
         return failed(
-            f"errors on {len(worst)} of {counted(len(ports), 'port')} {since}",
+            f"errors on {len({*bad, *fresh})} of {counted(len(ports), 'port')} {since}",
             expected="a link that stays up, without errors of note",
             hint="drain the node; mlxlink -d DEVICE -c -e shows the cable and its eye",
             details=(*bad.values(), *lately),

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import re
 
-from toolkit.checks.check import (
-    Finding,
-    Impact,
-    Tense,
-    check,
-    failed,
-    not_applicable,
-    passed,
-)
+from toolkit.checks.check import Finding, Impact, Tense, check, failed, not_applicable, passed
 from toolkit.checks.consumers.containers import in_pods
 from toolkit.checks.modules.fixes import by_family
 from toolkit.checks.rdma.makers import maker_of, serving
@@ -57,19 +49,9 @@ def devices(node: Node, want: Want) -> Finding:
     """
     if not node.probed and (told := devices_told(node)):
         return told
-    if not node.rdma_devices:
-        idle = _idle(node)
-        return failed(
-            f"no RDMA device; {counted(len(idle), 'HCA')} on the PCI bus"
-            if idle
-            else "no RDMA device, no HCA",
-            expected="an RDMA device for each HCA" if idle else "an HCA",
-            hint=_not_taken(node, idle)[0] or _load(node)
-            if idle
-            else "lspci -nn: is the card in, and on in the BIOS?",
-            details=_not_taken(node, idle)[1],
-        )
     idle = _idle(node)
+    if not node.rdma_devices:
+        return _none(node, idle)
     kinds = {each.kind for each in node.rdma_devices}
     if kinds <= _OTHERS.keys():
         only = f"{counted(len(node.rdma_devices), 'device')} of {' and '.join(sorted(kinds))}"
@@ -86,13 +68,31 @@ def devices(node: Node, want: Want) -> Finding:
         return listed_beside(node, len(missed))
     if missed:
         driven = len({each.address for each in node.rdma_hardware})
+        what_to_do, details = _not_taken(node, missed)
         return failed(
             f"no RDMA device for {len(missed)} of {len(idle) + driven} HCAs",
             expected="an RDMA device for each HCA",
-            hint=_not_taken(node, missed)[0] or _load(node),
-            details=_not_taken(node, missed)[1],
+            hint=what_to_do or _load(node),
+            details=details,
         )
     return _opened(node)
+
+
+def _none(node: Node, idle: list[str]) -> Finding:
+    """No RDMA device at all: the drivers are not there, or no card is."""
+    if not idle:
+        return failed(
+            "no RDMA device, no HCA",
+            expected="an HCA",
+            hint="lspci -nn: is the card in, and on in the BIOS?",
+        )
+    what_to_do, details = _not_taken(node, idle)
+    return failed(
+        f"no RDMA device; {counted(len(idle), 'HCA')} on the PCI bus",
+        expected="an RDMA device for each HCA",
+        hint=what_to_do or _load(node),
+        details=details,
+    )
 
 
 def _load(node: Node) -> str:

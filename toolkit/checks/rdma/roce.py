@@ -168,7 +168,7 @@ def qos(node: Node, want: Want) -> Finding:
     elsewhere = {net for each in others for net in each.netdevs}
     judged = [net for net in asked if net not in elsewhere]
     missed = _not_asked(node)
-    told = {net: _qos(node, net) for net in judged}
+    told = {net: _judged(node.qos(net), node.roce_ecn.get(net)) for net in judged}
     wrong = [net for net in judged if told[net].wrong]
     details = tuple(f"{net}: {each.found}" for net, each in told.items())
     if wrong:
@@ -235,11 +235,6 @@ def _unlike(told: Mapping[str, _Told]) -> Finding | None:
         expected="PFC on the same priorities on all",
         hint=f"{_AGREED}mlnx_qos -i {odd[0]} --help",
     )
-
-
-def _qos(node: Node, net: str) -> _Told:
-    """What one port does with priorities."""
-    return _judged(node.qos(net), node.roce_ecn.get(net))
 
 
 def _judged(has: Qos, ecn: Ecn | None) -> _Told:

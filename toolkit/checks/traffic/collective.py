@@ -9,6 +9,7 @@ from toolkit.checks.traffic.ports import RATES, by_path, pairs_told, wire_told, 
 from toolkit.checks.traffic.verdict import Goal, together, weigh
 from toolkit.compat.rows import Confidence
 from toolkit.compat.throughput import Range, constants
+from toolkit.errors import read_or
 from toolkit.facts.gpu.topo_matrix import Matrix
 from toolkit.facts.nccl.nccl_tests import CollectiveRun
 from toolkit.facts.node.node import Node
@@ -17,7 +18,6 @@ from toolkit.throughput.estimate import Layer, estimate
 from toolkit.throughput.inputs import HcaWire, Load
 from toolkit.throughput.model import Layer2, pcie, wire
 from toolkit.throughput.pair import COHERENT, NEAR
-from toolkit.throughput.reading import read_or
 
 _COUNT = "nvidia-smi topo -m, or the log of NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET, beside it"
 _SHORT = "see nccl.log, acs.redirect and pcie.distance; all of them with NCCL_DEBUG=INFO"
@@ -153,7 +153,9 @@ def _ports(node: Node) -> _Ports | None:
         return _of_topology(node)
     best = max(port.gbits for each in devices for port in each.ports)
     fast = [each for each in devices if any(port.gbits == best for port in each.ports)]
-    serving = _serving(node) & {key for each in fast for key in (each.name, each.address)}
+    serving = {each.hca for each in pairs_told(node) if each.distance in NEAR | COHERENT} & {
+        key for each in fast for key in (each.name, each.address)
+    }
     told = wire_told(node, fast[0], constants())
     return _Ports(told, len(serving) or len(fast), bool(serving), "its ports that are up")
 
@@ -167,11 +169,6 @@ def _of_topology(node: Node) -> _Ports | None:
     count = len([each for each in rates if each == max(rates)])
     found = HcaWire(Range.exactly(max(rates)), Layer2.UNKNOWN, _ANY_MTU)
     return _Ports(found, count, sure=True, source="NCCL's topology")
-
-
-def _serving(node: Node) -> set[str]:
-    """HCAs behind a switch with a GPU: those that a ring goes by."""
-    return {each.hca for each in pairs_told(node) if each.distance in NEAR | COHERENT}
 
 
 def _within(node: Node, run: CollectiveRun, shown: str) -> Finding:

@@ -15,7 +15,7 @@ from toolkit.facts.pci.topology import Distance
 from toolkit.facts.rdma.devices import RdmaDevice
 from toolkit.facts.rdma.perftest import Bandwidth, Memory, PerftestRun
 from toolkit.facts.rdma.perftest_text import PerftestSaid
-from toolkit.facts.rdma.perftest_trouble import Trouble, Why
+from toolkit.facts.rdma.perftest_trouble import PerftestTrouble, Why
 from toolkit.facts.rdma.ucx_perf import UcxPerf
 from toolkit.throughput.estimate import Estimate
 from toolkit.throughput.host import host_bandwidth, host_bound
@@ -97,7 +97,7 @@ def _measured(run: PerftestRun, *, gpu: bool) -> _Measured:
     )
 
 
-def _broke_off(run: PerftestRun | None, trouble: Trouble) -> Finding:
+def _broke_off(run: PerftestRun | None, trouble: PerftestTrouble) -> Finding:
     rows: tuple[Bandwidth, ...] = run.bandwidths if run is not None else ()
     reached = max((each.average for each in rows), default=0.0)
     before = f"; {reached:.1f} GB/s before" if reached else ""

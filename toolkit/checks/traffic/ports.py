@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from toolkit.compat.throughput import Constants, Range, constants
+from toolkit.errors import read_or
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.pairs import NamedPair
 from toolkit.facts.rdma.devices import RdmaDevice
@@ -13,7 +14,7 @@ from toolkit.throughput.inputs import HcaWire, Load
 from toolkit.throughput.model import Layer2
 from toolkit.throughput.pair import PairPrediction, predict_pair
 from toolkit.throughput.ports import HcaKind, wire_of
-from toolkit.throughput.reading import Gaps, know, read_or, read_pair
+from toolkit.throughput.reading import Gaps, know, read_pair
 
 RATES = "ibstat (or ibv_devinfo -v) of that node, in the same paste"
 _LAYERS = {"IB": Layer2.INFINIBAND, "Ethernet": Layer2.ETHERNET}

@@ -41,7 +41,7 @@ def parse_loader(text: str) -> Loader:
     return Loader.GRUB if "grub" in told else Loader.OTHER
 
 
-class Outcome(StrEnum):
+class TrialOutcome(StrEnum):
     """How a trial ended, as far as the node was told."""
 
     OPEN = "open"  # its boot was asked for, and nobody has said yet what came of it
@@ -54,7 +54,7 @@ class Tried:
     """One line that a trial left on the node."""
 
     id: str
-    outcome: Outcome
+    outcome: TrialOutcome
     when: str  # "2026-11-22T08:10:00Z"
     why: str  # one sentence; "" while it is open
 
@@ -72,5 +72,5 @@ def parse_trials(text: str) -> dict[str, Tried]:
         words = _LINE.fullmatch(line)
         if words is None:
             raise Unparsable("trials", line, number)
-        found[words[1]] = Tried(words[1], Outcome(words[2]), words[3], words[4])
+        found[words[1]] = Tried(words[1], TrialOutcome(words[2]), words[3], words[4])
     return found

@@ -10,7 +10,7 @@ from functools import lru_cache
 from toolkit.compat.bios import BiosRole, BiosRow, BiosRows
 from toolkit.facts.firmware.redfish_bios import Attribute, Bios
 from toolkit.facts.firmware.redfish_json import Raw
-from toolkit.facts.firmware.redfish_registry import Entry
+from toolkit.facts.firmware.redfish_registry import AttributeEntry
 from toolkit.facts.firmware.redfish_values import Meaning, Value, meaning_of
 
 __all__ = ["BiosRole", "Exposed", "Meaning", "Value", "hidden", "match"]
@@ -85,7 +85,7 @@ class _Claims:
         self._names = _any_of(tuple(each for row in self._rows for each in row.names))
         self._display = _any_of(tuple(each for row in self._rows for each in row.display))
 
-    def __call__(self, name: str, entry: Entry) -> BiosRow | None:
+    def __call__(self, name: str, entry: AttributeEntry) -> BiosRow | None:
         bare = stem(name)
         if not self._names.fullmatch(bare) and not self._display.fullmatch(entry.display):
             return None
@@ -97,7 +97,7 @@ def stem(name: str) -> str:
     return name[:-5] if _SUFFIX.fullmatch(name[-5:]) and len(name) > 5 else name
 
 
-def _fits(row: BiosRow, bare: str, entry: Entry) -> bool:
+def _fits(row: BiosRow, bare: str, entry: AttributeEntry) -> bool:
     if row.names and not _full(row.names, bare):
         return False
     # A name alone does where no registry tells more; a display name that says otherwise wins.

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from enum import StrEnum
 
-from toolkit.facts.firmware.redfish_bmc import Machine
+from toolkit.facts.firmware.redfish_bmc import BmcMachine
 
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # What boards say whose maker filled nothing in.
@@ -33,7 +33,7 @@ class Same(StrEnum):
     UNTOLD = "untold"  # neither number is told by both
 
 
-def same_machine(dmi: Mapping[str, str], machine: Machine) -> tuple[Same, str]:
+def same_machine(dmi: Mapping[str, str], machine: BmcMachine) -> tuple[Same, str]:
     """Whether the BMC's machine is the node, and what says so.
 
     :param dmi: of the node: product_serial, product_uuid, product_name.

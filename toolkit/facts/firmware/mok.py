@@ -12,12 +12,7 @@ from hashlib import sha1
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.evidence import Evidence, State
 from toolkit.facts.boot.kernel import parse_lockdown
-from toolkit.facts.firmware.secureboot import (
-    Enrolment,
-    SecureBoot,
-    parse_efi_byte,
-    parse_test_key,
-)
+from toolkit.facts.firmware.secureboot import Enrolment, SecureBoot, parse_efi_byte, parse_test_key
 
 _PRINT = re.compile(r"^\s*SHA1 Fingerprint: ([0-9a-f:]{59})\s*$", re.MULTILINE | re.IGNORECASE)
 

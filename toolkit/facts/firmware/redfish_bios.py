@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from toolkit.facts.firmware.redfish_json import Raw, Tree, raw, read_object, tree, words
 from toolkit.facts.firmware.redfish_registry import (
-    Choice,
+    AttributeChoice,
+    AttributeEntry,
     Dependency,
-    Entry,
     Kind,
     Registry,
     parse_registry,
@@ -23,22 +23,18 @@ class Attribute:
     name: str  # as a PATCH must have it
     current: Raw = None
     pending: Raw = None  # what the next reset makes it; None where nothing was said
-    entry: Entry = field(default_factory=lambda: Entry(""))
+    entry: AttributeEntry = field(default_factory=lambda: AttributeEntry(""))
 
     @property
     def display_name(self) -> str:
         return self.entry.display
 
     @property
-    def menu_path(self) -> str:
-        return self.entry.menu
-
-    @property
     def default(self) -> Raw:
         return self.entry.default
 
     @property
-    def allowed(self) -> tuple[Choice, ...]:
+    def allowed(self) -> tuple[AttributeChoice, ...]:
         return self.entry.choices
 
     @property
@@ -67,7 +63,7 @@ class Attribute:
             each.display == current for each in self.allowed
         )
 
-    def shown(self, choice: Choice) -> str:
+    def shown(self, choice: AttributeChoice) -> str:
         """A choice in the form that the resource carries, and so a PATCH must."""
         return choice.display if choice.display and self.shows_display else choice.value
 
@@ -96,7 +92,7 @@ class Bios:
     model: str = ""  # "PowerEdge R750"
     version: str = ""  # of the BIOS: "1.8.2"; "" where it tells none
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
-    unserved: Mapping[str, Entry] = field(default_factory=dict)
+    unserved: Mapping[str, AttributeEntry] = field(default_factory=dict)
     dependencies: tuple[Dependency, ...] = ()
     names: tuple[str, ...] = ()  # of the vendor, the surest first
     signs: tuple[str, ...] = ()  # what else gives the vendor away: addresses, actions
@@ -140,7 +136,7 @@ def parse_bios(bios: str, registry: str = "", pending: str = "", system: str = "
 
 
 def _attribute(name: str, current: Tree, coming: Tree, known: Registry) -> Attribute:
-    entry = known.entries.get(name, Entry(""))
+    entry = known.entries.get(name, AttributeEntry(""))
     if entry.kind is Kind.PASSWORD:  # of no use to anybody here, and nobody's to print
         return Attribute(name, entry=entry)
     return Attribute(name, raw(current[name]), raw(coming.get(name)), entry)

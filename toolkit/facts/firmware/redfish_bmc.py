@@ -31,7 +31,7 @@ class BmcRead:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class BmcMachine:
     """The machine that the BMC says it sits in; "" for what it does not tell."""
 
     manufacturer: str = ""
@@ -84,7 +84,7 @@ def parse_bmc(text: str) -> BmcRead:
     )
 
 
-def parse_machine(text: str) -> Machine:
+def parse_machine(text: str) -> BmcMachine:
     """A ComputerSystem as served.
 
     :raises Unparsable: where the text is no JSON object.
@@ -92,7 +92,7 @@ def parse_machine(text: str) -> Machine:
     served = read_object("bmc-system", text)
     keys = ("Manufacturer", "Model", "SerialNumber", "UUID", "SKU", "BiosVersion", "PowerState")
     maker, model, serial, uuid, sku, bios, power = (words(served.get(key)).strip() for key in keys)
-    return Machine(maker, model, serial, uuid.lower(), sku, bios, power)
+    return BmcMachine(maker, model, serial, uuid.lower(), sku, bios, power)
 
 
 def parse_secure_boot(text: str) -> SecureBootState:

@@ -117,24 +117,17 @@ def effects(bios: Bios, changes: Values, base: Values | None = None) -> Effects:
     ]
     # What was not asked for gives way first: of two serial ports that may not be one, the other.
     acting.sort(key=lambda each: each.attribute in changes)
-
-    def due(rule: Dependency) -> bool:
-        # What held before has had its effect already, unless the change goes against it.
-        return (
-            not same(bios, rule.attribute, values[rule.attribute], rule.value)
-            and holds(bios, rule, values)
-            and (rule.attribute in changes or not holds(bios, rule, before))
-        )
-
     settled = False
     for _ in range(_ROUNDS):
         settled = True
-        for each in acting:
-            if due(each):  # one by one: what the first does, the next may no longer have to
-                name, settled = each.attribute, False
+        for each in acting:  # one by one: what the first does, the next may no longer have to
+            name = each.attribute
+            # What held before has had its effect already, unless the change goes against it.
+            anew = name in changes or not holds(bios, each, before)
+            if anew and _violated(bios, each, values):
                 into = overruled if name in changes else changed
                 into[name] = Consequence(name, changes.get(name, before[name]), each.value, each)
-                values[name] = each.value
+                values[name], settled = each.value, False
         if settled:
             break
     return Effects(
@@ -144,6 +137,12 @@ def effects(bios: Bios, changes: Values, base: Values | None = None) -> Effects:
         *_locks_moved(bios, before, values),
         settled,
     )
+
+
+def _violated(bios: Bios, rule: Dependency, values: Values) -> bool:
+    """Whether a rule's conditions hold, and its attribute has another value than it sets."""
+    there = values[rule.attribute]
+    return not same(bios, rule.attribute, there, rule.value) and holds(bios, rule, values)
 
 
 def openers(bios: Bios, name: str) -> tuple[Opener, ...]:

@@ -54,7 +54,7 @@ class Relation(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class AttributeChoice:
     """One allowed value; which of the two the resource shows differs by vendor."""
 
     value: str  # ValueName: "Enabled"; Supermicro has a number there
@@ -62,7 +62,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class AttributeEntry:
     """What the registry says of one attribute."""
 
     name: str
@@ -70,7 +70,7 @@ class Entry:
     menu: str = ""  # MenuPath: "./ProcSettingsRef"; "" where the registry has none
     kind: Kind = Kind.UNTOLD
     default: Raw = None
-    choices: tuple[Choice, ...] = ()
+    choices: tuple[AttributeChoice, ...] = ()
     lower: int | None = None
     upper: int | None = None
     step: int | None = None
@@ -103,7 +103,7 @@ class Dependency:
 class Registry:
     """All entries by name, in the order of the registry, and what depends on what."""
 
-    entries: Mapping[str, Entry] = field(default_factory=dict)
+    entries: Mapping[str, AttributeEntry] = field(default_factory=dict)
     dependencies: tuple[Dependency, ...] = ()
     owner: str = ""  # OwningEntity: "Dell"
     id: str = ""
@@ -116,7 +116,7 @@ def parse_registry(text: str) -> Registry:
     """
     served = read_object("bmc-bios-registry", text)
     lists = tree(served.get("RegistryEntries"))
-    entries: dict[str, Entry] = {}
+    entries: dict[str, AttributeEntry] = {}
     for given in trees(lists.get("Attributes")):
         name = words(given.get("AttributeName"))
         if name and name not in entries:  # Lenovo lists some names twice
@@ -130,10 +130,10 @@ def parse_registry(text: str) -> Registry:
     )
 
 
-def _entry(name: str, given: Tree) -> Entry:
+def _entry(name: str, given: Tree) -> AttributeEntry:
     said = words(given.get("Type"))
     kind = Kind(said) if said in list(Kind) else Kind.UNTOLD
-    return Entry(
+    return AttributeEntry(
         name,
         words(given.get("DisplayName")),
         words(given.get("MenuPath")),
@@ -160,13 +160,13 @@ def _default(kind: Kind, value: Raw) -> Raw:
     return value
 
 
-def _choices(given: object) -> tuple[Choice, ...]:
-    found: dict[str, Choice] = {}
+def _choices(given: object) -> tuple[AttributeChoice, ...]:
+    found: dict[str, AttributeChoice] = {}
     for each in trees(given):
         value = raw(each.get("ValueName"))
         text = str(value) if value is not None else words(each.get("ValueDisplayName"))
         if text:
-            found.setdefault(text, Choice(text, words(each.get("ValueDisplayName"))))
+            found.setdefault(text, AttributeChoice(text, words(each.get("ValueDisplayName"))))
     return tuple(found.values())
 
 

@@ -15,7 +15,7 @@ from xml.etree.ElementTree import Element
 from toolkit.errors import Unparsable
 from toolkit.facts.firmware.redfish_bios import Attribute, Bios
 from toolkit.facts.firmware.redfish_json import Raw
-from toolkit.facts.firmware.redfish_registry import Choice, Entry, Kind
+from toolkit.facts.firmware.redfish_registry import AttributeChoice, AttributeEntry, Kind
 
 SOURCE = "BiosCfg"
 _KINDS = {
@@ -28,11 +28,6 @@ _KINDS = {
 _DECLARED = re.compile(r"^\s*<\?xml[^>]*\?>")  # an encoding, which a string no longer has
 _BOARD = re.compile(r"<Subtitle>\s*Supermicro\s+([^<\s]+)")
 _VERSION = re.compile(r"BIOS Version\s*\(([^)]*)\)")
-
-
-def is_sum_bios(text: str) -> bool:
-    """Whether it is such a file, rather than a resource of Redfish."""
-    return text.lstrip()[:1] == "<"
 
 
 def parse_sum_bios(text: str) -> Bios:
@@ -87,13 +82,13 @@ def _free(name: str, taken: dict[str, Attribute]) -> str:
 
 def _attribute(name: str, menu: str, setting: Element) -> Attribute:
     kind = _KINDS.get(setting.get("type", ""), Kind.UNTOLD)
-    entry = Entry(
+    entry = AttributeEntry(
         name,
         display=setting.get("name", ""),
         menu=menu,
         kind=kind,
         choices=tuple(
-            Choice(each.text or "", each.text or "")
+            AttributeChoice(each.text or "", each.text or "")
             for each in setting.iterfind("Information/AvailableOptions/Option")
         ),
         default=setting.findtext("Information/DefaultOption"),

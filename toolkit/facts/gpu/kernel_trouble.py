@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from toolkit.compat.gpus import Act, xid_row
+from toolkit.compat.gpus import XidAction, xid_row
 
 _ADDRESS = r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}"
 # "(PCI:0000:1b:00)", "(0000:03:00)" of old drivers, "(PCI:0000:00:05 GPU-I:05)" of a MIG instance.
@@ -89,8 +89,8 @@ def _xid_sick(number: int, rest: str) -> bool | None:
     row = xid_row(number)
     if row is None:
         return None
-    if row.act is not Act.WORD:
-        return row.act in {Act.RESET, Act.REBOOT, Act.EXCHANGE}
+    if row.act is not XidAction.WORD:
+        return row.act in {XidAction.RESET, XidAction.REBOOT, XidAction.EXCHANGE}
     if recovery := _RECOVERY.search(rest):
         return recovery[1] != "None"
     if word := _FATAL_WORD.search(rest):

@@ -166,7 +166,9 @@ def _read(file: SparseFile, wanted: tuple[str, ...], spare: tuple[str, ...], imp
     for section in elf.iter_sections():
         if section.header.sh_type not in ("SHT_NOBITS", "SHT_NULL"):
             end = max(end, section.header.sh_offset + section.header.sh_size)
-        if section.name in wanted or (section.name in spare and _was_sent(file, section)):
+        if section.name in wanted or (
+            section.name in spare and file.covers(section.header.sh_offset, section.header.sh_size)
+        ):
             sections.append((section.name, _sent(file, section)))
         if isinstance(section, SymbolTableSection):
             symbols = True
@@ -182,10 +184,6 @@ def _undefined(file: SparseFile, table: SymbolTableSection) -> Iterator[str]:
     for each in table.iter_symbols():
         if each.entry.st_shndx == "SHN_UNDEF" and each.name:
             yield each.name
-
-
-def _was_sent(file: SparseFile, section: Section) -> bool:
-    return file.covers(section.header.sh_offset, section.header.sh_size)
 
 
 def _sent(file: SparseFile, section: Section) -> bytes:

@@ -76,13 +76,11 @@ def _first(data: bytes, tag: int) -> bytes:
     return next(content for found, content in _elements(data) if found == tag)
 
 
-def _last(data: bytes, tag: int) -> bytes:
-    return [content for found, content in _elements(data) if found == tag][-1]
-
-
 def _signed_data(message: bytes) -> Signature:
     signed = _first(_first(_first(message, _SEQUENCE), _CONTEXT0), _SEQUENCE)
-    info = _first(_last(signed, _SET), _SEQUENCE)  # the last set holds who signed
+    info = _first(
+        [content for found, content in _elements(signed) if found == _SET][-1], _SEQUENCE
+    )  # the last set holds who signed
     parts = list(_elements(info))[1:]  # behind the version
     tag, who = parts[0]
     digest = _first(parts[1][1], _OID).hex()

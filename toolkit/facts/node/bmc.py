@@ -11,8 +11,8 @@ from toolkit.facts.fact import fact
 from toolkit.facts.firmware.bios_setting import Exposed, hidden, match
 from toolkit.facts.firmware.redfish_bios import Bios, parse_bios
 from toolkit.facts.firmware.redfish_bmc import (
+    BmcMachine,
     BmcRead,
-    Machine,
     SecureBootState,
     parse_bmc,
     parse_lockdown,
@@ -49,7 +49,7 @@ class Bmcs(Reading):
         return parse_bmc(self._text("bmc"))
 
     @fact
-    def bmc_machine(self) -> Machine:
+    def bmc_machine(self) -> BmcMachine:
         """The machine that the BMC says it sits in."""
         return parse_machine(self._text("bmc-system"))
 

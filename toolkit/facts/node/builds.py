@@ -7,12 +7,7 @@ from toolkit.facts.boot.initramfs import Initramfs, parse_initramfs
 from toolkit.facts.boot.kernel import parse_config
 from toolkit.facts.fact import fact
 from toolkit.facts.lines import blocks
-from toolkit.facts.modules.compiler import (
-    Compiler,
-    parse_cc_version,
-    parse_gcc_major,
-    parse_tools,
-)
+from toolkit.facts.modules.compiler import Compiler, parse_cc_version, parse_gcc_major, parse_tools
 from toolkit.facts.modules.dkms import parse_dkms_version
 from toolkit.facts.modules.kernel_modules import ModuleFile, parse_modinfo_files, parse_symvers
 from toolkit.facts.modules.make_log import BuildLog, parse_build_failures, parse_make_log

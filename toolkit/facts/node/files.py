@@ -29,7 +29,7 @@ from toolkit.facts.modules.module_file import (
     parse_symbol_versions,
 )
 from toolkit.facts.modules.refusals import NotInserted, parse_not_inserted
-from toolkit.facts.node.modules import Modules
+from toolkit.facts.node.modules import KernelModules
 from toolkit.facts.node.system import System
 from toolkit.facts.text.pasted_logs import IMPORTED
 
@@ -44,7 +44,7 @@ _PEERMEM_DEPENDS = re.compile(
 )
 
 
-class Files(System, Modules):
+class Files(System, KernelModules):
     """Modules as they are in their files: symbols, their versions, signatures."""
 
     @fact

@@ -29,7 +29,7 @@ from toolkit.facts.modules.load_order import (
 from toolkit.facts.reading import Reading
 
 
-class Modules(Reading):
+class KernelModules(Reading):
     """Kernel modules of one machine: loaded, on disk, configured."""
 
     @fact

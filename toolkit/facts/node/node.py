@@ -9,7 +9,7 @@ from toolkit.facts.node.consumers import Consumers
 from toolkit.facts.node.fabric import Fabric
 from toolkit.facts.node.files import Files
 from toolkit.facts.node.health import Health
-from toolkit.facts.node.modules import Modules
+from toolkit.facts.node.modules import KernelModules
 from toolkit.facts.node.passport import Passports
 from toolkit.facts.node.pasted_logs import Imported
 from toolkit.facts.node.pasted_ports import ToldPorts, ToldStack, Traffic
@@ -24,7 +24,7 @@ class Node(
     Files,
     Firmware,
     System,
-    Modules,
+    KernelModules,
     Builds,
     Stack,
     Health,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolkit.errors import NoEvidence, Unparsable
+from toolkit.errors import NoEvidence, read_or
 from toolkit.facts.boot.cmdline import Cmdline, parse_cmdline
 from toolkit.facts.boot.kernel import (
     InstalledKernel,
@@ -140,10 +140,10 @@ class System(Reading):
 
     def _of_ostree(self) -> bool:
         """Whether another source than /run/ostree-booted tells so: bootc passes these words too."""
-        try:
-            return self.distro.ostree or bool(self.cmdline["ostree"] or self.cmdline["composefs"])
-        except (NoEvidence, Unparsable):
-            return False
+        return read_or(
+            lambda: self.distro.ostree or bool(self.cmdline["ostree"] or self.cmdline["composefs"]),
+            False,
+        )
 
     @fact
     def trial(self) -> str:

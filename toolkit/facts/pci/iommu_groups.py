@@ -49,7 +49,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class CarriedDevice:
     """A net device, a disk or an RDMA device, and what it hangs on."""
 
     kind: str  # "net", "block", "infiniband"
@@ -67,7 +67,7 @@ class Domains:
 
     kernel: Version
     groups: tuple[Group, ...]
-    carried: tuple[Carried, ...]
+    carried: tuple[CarriedDevice, ...]
     holding: Holding
     before: dict[str, str]  # by address: the type before we changed it in this boot
 
@@ -120,13 +120,13 @@ def _device(address: str, klass: str, ids: str, driver: str, functions: str) -> 
     )
 
 
-def _carried(text: str) -> tuple[Carried, ...]:
+def _carried(text: str) -> tuple[CarriedDevice, ...]:
     rows = []
     for number, line in enumerate(text.split("\n")[:-1], start=1):
         words = line.split(" ", 2)
         if len(words) != 3:
             raise Unparsable("/sys/class", line, number)
-        rows.append(Carried(*words))
+        rows.append(CarriedDevice(*words))
     return tuple(rows)
 
 

@@ -32,7 +32,7 @@ class DriverInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Module:
+class CableModule:
     """``ethtool -m``."""
 
     alarms: tuple[str, ...]  # flags of alarm that are on
@@ -47,7 +47,7 @@ Statistics = Mapping[str, int]  # ``ethtool -S``, by name of the counter
 class EthtoolSaid:
     drivers: tuple[DriverInfo, ...] = ()
     statistics: tuple[Statistics, ...] = ()
-    modules: tuple[Module, ...] = ()
+    modules: tuple[CableModule, ...] = ()
 
 
 def parse_ethtool(text: str) -> EthtoolSaid:
@@ -71,12 +71,12 @@ def _driver(has: dict[str, str]) -> DriverInfo:
     return DriverInfo(has.get("driver", ""), firmware, board, has.get("bus-info", ""))
 
 
-def _module(rows: list[tuple[str, str]]) -> Module:
+def _module(rows: list[tuple[str, str]]) -> CableModule:
     told = [(re.sub(r"\s+", " ", key), value) for key, value in rows]
     lost = [
         (key, found[1].split(", ")) for key, value in told if (found := _LANES.fullmatch(value))
     ]
-    return Module(
+    return CableModule(
         tuple(key for key, value in told if value == "On" and " alarm" in key),
         tuple(key for key, value in told if value == "On" and " warning" in key),
         tuple(

@@ -8,7 +8,7 @@ SIMULATED = " (simulated)"  # how the tool's name ends where a demo node made th
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredPair:
     gpu: str  # "0000:18:00.0"
     hca: str  # its name: "mlx5_0"
     value: float  # GB/s, between this end and the other

@@ -23,7 +23,7 @@ _VALUE = re.compile(r"(?:[^()\s]*\((\d+)\)|(\d+)|\S+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class FirmwareSetting:
     name: str  # "ATS_ENABLED"
     word: str  # "True(1)", as printed, of the next boot
     next: int | None  # None for N/A, or what is no number
@@ -41,7 +41,7 @@ class Card:
 
     device: str  # "0000:19:00.0", "/dev/mst/mt4129_pciconf0"
     type: str  # "ConnectX7"
-    settings: dict[str, Setting]
+    settings: dict[str, FirmwareSetting]
 
 
 def parse_mlxconfig(text: str) -> tuple[Card, ...]:
@@ -62,7 +62,7 @@ def _written(card: dict[str, Any]) -> Card:
         words = [str(values.get(key, "N/A")) for key in ("next_value", "current_value")]
         after, now = (_VALUE.match(each) for each in words)
         told = None if now is None else _number(now)
-        settings[name] = Setting(name, words[0], _number(after) if after else None, told)
+        settings[name] = FirmwareSetting(name, words[0], _number(after) if after else None, told)
     return Card(str(card.get("device", "")), str(card.get("device_type", "")), settings)
 
 
@@ -83,7 +83,7 @@ def _last(text: str) -> str:
     return line if line.endswith(")") else ""
 
 
-def _setting(name: str, row: str, columns: list[str]) -> Setting | None:
+def _setting(name: str, row: str, columns: list[str]) -> FirmwareSetting | None:
     values = list(_VALUE.finditer(row))
     if len(values) < len(columns) or not columns:
         return None
@@ -91,7 +91,7 @@ def _setting(name: str, row: str, columns: list[str]) -> Setting | None:
     last = by.get("next boot") or by.get("current")
     if last is None:
         return None
-    return Setting(
+    return FirmwareSetting(
         name, last[0], _number(last), _number(by["current"]) if "current" in by else None
     )
 

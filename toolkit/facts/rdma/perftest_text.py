@@ -21,7 +21,7 @@ from toolkit.facts.rdma.perftest import (
     PerftestRun,
     parse_table,
 )
-from toolkit.facts.rdma.perftest_trouble import Trouble, Why, parse_perftest_trouble
+from toolkit.facts.rdma.perftest_trouble import PerftestTrouble, Why, parse_perftest_trouble
 
 _GIGA = 1e9
 _IN_JSON = re.compile(r'"test_info"\s*:\s*\{')
@@ -34,7 +34,7 @@ class PerftestSaid:
     """One run, and what went wrong in it."""
 
     run: PerftestRun | None  # None where it came to no table
-    trouble: Trouble | None  # None where it says of none
+    trouble: PerftestTrouble | None  # None where it says of none
     told_memory: bool  # whether it says that its buffers lay in GPU memory, or a command does
 
 

@@ -32,7 +32,7 @@ class Why(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class PerftestTrouble:
     """Why there is no result."""
 
     why: Why
@@ -70,17 +70,17 @@ _TABLE: tuple[tuple[Why, str], ...] = (
 _REGISTER = re.compile(r"Couldn't allocate MR(?: with error=(\d+))?")
 
 
-def parse_perftest_trouble(text: str) -> Trouble:
+def parse_perftest_trouble(text: str) -> PerftestTrouble:
     """Why there is no table, from what one end printed; OTHER with its last line at worst."""
     failed = _REGISTER.search(text)
     if failed is not None:
-        return Trouble(_registering(text, int(failed[1] or 0)), failed[0])
+        return PerftestTrouble(_registering(text, int(failed[1] or 0)), failed[0])
     for why, pattern in _TABLE:
         found = re.search(f"^{pattern}$", text, re.M)
         if found is not None:
-            return Trouble(why, found[0].strip()[:200])
+            return PerftestTrouble(why, found[0].strip()[:200])
     lines = [line.strip() for line in text.split("\n") if line.strip(" -*")]
-    return Trouble(Why.OTHER, lines[-1][:200] if lines else "")
+    return PerftestTrouble(Why.OTHER, lines[-1][:200] if lines else "")
 
 
 def _registering(text: str, error: int) -> Why:

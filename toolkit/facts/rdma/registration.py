@@ -23,7 +23,7 @@ EXTRA = frozenset({BY_PCIE, DATA_DIRECT})
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class DmabufAnswer:
     """What an HCA says to a registration of no dma-buf at all: EBADF, where it has the call."""
 
     public: (
@@ -53,7 +53,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class RegisteredPair:
     """One registration of 2 MiB of a GPU's memory with an HCA."""
 
     gpu: str  # "0000:18:00.0"
@@ -73,11 +73,11 @@ class Registration:
     libraries: Mapping[str, str]  # file by "libibverbs" and "libcuda"
     missing: Mapping[str, str]  # why there is none, or why it gave no list
     memlock: int | None  # bytes that the process might lock; None for no limit
-    hcas: Mapping[str, Asked]
+    hcas: Mapping[str, DmabufAnswer]
     gpus: tuple[str, ...]  # PCI addresses of those of which all was asked
     left: Mapping[str, str]  # GPU or HCA: why it was left alone, or came to nothing
     unexported: Mapping[tuple[str, str], str]  # (GPU, way): the call of CUDA that failed, and why
-    pairs: tuple[Pair, ...]
+    pairs: tuple[RegisteredPair, ...]
     whole: bool  # it came to its end
 
     def of(self, gpu: str, hca: str) -> dict[str, str]:
@@ -131,17 +131,17 @@ def parse_registration(text: str) -> Registration:
         tuple(gpu for gpu, ok, *_ in gpus if ok),
         _left(said),
         {(gpu, way): why for gpu, _, _, way, why in gpus if way},
-        tuple(Pair(*words) for _, words in said["pair"]),
+        tuple(RegisteredPair(*words) for _, words in said["pair"]),
         bool(said["end"]),
     )
 
 
-def _asked(rows: Iterable[tuple[str, ...]]) -> dict[str, Asked]:
+def _asked(rows: Iterable[tuple[str, ...]]) -> dict[str, DmabufAnswer]:
     answers: dict[str, dict[str, str]] = {}
     for name, by, said in rows:
         answers.setdefault(name, {})[by] = said
     return {
-        name: Asked(each["public"], each.get("kernel", ""))
+        name: DmabufAnswer(each["public"], each.get("kernel", ""))
         for name, each in answers.items()
         if "public" in each
     }

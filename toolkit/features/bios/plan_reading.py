@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from toolkit.checks.firmware.bios_wanted import Wanted
+from toolkit.checks.firmware.bios_wanted import BiosGoal
 from toolkit.compat.bios import BiosRole
 from toolkit.errors import ExitCode
 from toolkit.facts.firmware.bios_setting import Exposed
@@ -59,7 +59,7 @@ class BiosLine:
 
 
 def lines_of(
-    exposed: Mapping[BiosRole, Sequence[Exposed]], wanted: Mapping[BiosRole, Wanted]
+    exposed: Mapping[BiosRole, Sequence[Exposed]], wanted: Mapping[BiosRole, BiosGoal]
 ) -> tuple[BiosLine, ...]:
     """All settings, in their order; parts of a setting that nothing is wanted of included."""
     found: list[BiosLine] = []
@@ -74,7 +74,7 @@ def lines_of(
     return tuple(found)
 
 
-def _line_of(exposed: Exposed, wanted: Wanted | None) -> BiosLine:
+def _line_of(exposed: Exposed, wanted: BiosGoal | None) -> BiosLine:
     attribute = exposed.attribute
     return BiosLine(
         exposed.setting,
@@ -90,7 +90,7 @@ def _line_of(exposed: Exposed, wanted: Wanted | None) -> BiosLine:
     )
 
 
-def _state_of(exposed: Exposed, wanted: Wanted) -> LineState:
+def _state_of(exposed: Exposed, wanted: BiosGoal) -> LineState:
     wish = BiosWish(wanted.word, exposed.setting, will_do=wanted.will_do)
     attribute = exposed.attribute
     now = satisfied(attribute, attribute.current, wish, exposed.row)

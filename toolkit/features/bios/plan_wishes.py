@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
 
-from toolkit.checks.firmware.bios_wanted import Wanted
+from toolkit.checks.firmware.bios_wanted import BiosGoal
 from toolkit.compat.bios import BiosRole, BiosRow
 from toolkit.errors import UsageError
 from toolkit.facts.firmware.bios_setting import Exposed
@@ -59,7 +59,7 @@ class BiosRequest:
     wishes: tuple[BiosWish, ...] = ()
     profile: bool = False
 
-    def on(self, wanted: Mapping[BiosRole, Wanted]) -> tuple[BiosWish, ...]:
+    def on(self, wanted: Mapping[BiosRole, BiosGoal]) -> tuple[BiosWish, ...]:
         """The wishes for one machine: those that were named, then those of its profile."""
         named = {each.setting for each in self.wishes}
         more = [

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import TracebackType
 from typing import TypeVar
 
 from toolkit.checks.firmware.bios_wanted import wanted
@@ -15,7 +14,7 @@ from toolkit.checks.role import role as role_of
 from toolkit.errors import ApplyError, BmcLogin, NoEvidence, Outcome, ToolkitError, UsageError
 from toolkit.evidence import Evidence, State
 from toolkit.facts.firmware.bmc_identity import Same, same_machine
-from toolkit.facts.firmware.redfish_bmc import Machine
+from toolkit.facts.firmware.redfish_bmc import BmcMachine
 from toolkit.facts.node.node import Node
 from toolkit.features.bios.plan import BiosPlan, plan_bios
 from toolkit.features.bios.plan_reading import BiosReading, lines_of
@@ -25,8 +24,8 @@ from toolkit.node.collect import collect
 from toolkit.redfish.client import Bmc
 from toolkit.redfish.registry import RegistryCache
 from toolkit.rollout.runs import RunFolder
-from toolkit.ssh.pool import Interrupted, run_all
 from toolkit.verbs.access import Fleet
+from toolkit.verbs.each import on_hosts
 from toolkit.want import Role, Want
 
 T = TypeVar("T")
@@ -46,12 +45,7 @@ class BmcLine:
     def __enter__(self) -> BmcLine:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        why: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.hang_up()
 
     def ask(self, work: Callable[[Bmc], T]) -> T:
@@ -110,20 +104,7 @@ def look_all(
         beside = _beside(fleet, host, asking, Node(evidence).bmc_machine)
         return replace(judged(host.name, evidence, asking, beside.role), remarks=beside.remarks)
 
-    progress = fleet.access.progress
-    progress.begin("reading BMCs", len(fleet.hosts))
-    try:
-        return run_all(
-            fleet.hosts,
-            work,
-            fanout=fleet.access.fanout,
-            progress=progress,
-            max_fail=fleet.access.max_fail or None,
-        )
-    except Interrupted as stopped:
-        return list(stopped.outcomes)
-    finally:
-        progress.finish()
+    return on_hosts(fleet, "reading BMCs", work)
 
 
 def _refuse_unread_registry(host: str, evidence: Evidence) -> None:
@@ -180,7 +161,7 @@ class _Beside:
     remarks: tuple[str, ...] = ()
 
 
-def _beside(fleet: Fleet, host: Host, asking: BiosQuery, machine: Machine) -> _Beside:
+def _beside(fleet: Fleet, host: Host, asking: BiosQuery, machine: BmcMachine) -> _Beside:
     """The role that was said, else that which the node shows; and whose BMC it is.
 
     The node is asked where its role was not said, and before anything is planned for it. One

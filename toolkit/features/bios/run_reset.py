@@ -170,12 +170,10 @@ class Reset:
                 release(self.node)
 
 
-def wait_until(
-    done: Callable[[], bool], limit_s: float, poll_s: float, *, patient: bool = True
-) -> bool:
+def wait_until(done: Callable[[], bool], limit_s: float, poll_s: float) -> bool:
     """Ask until it is so, or the time is over: whether it is so.
 
-    :param patient: a BMC that does not answer meanwhile is asked again; they vanish at starts.
+    A BMC that does not answer meanwhile is asked again: they vanish at starts.
     """
     end = time.monotonic() + limit_s
     while True:
@@ -185,7 +183,7 @@ def wait_until(
         except LoginRefused:
             raise
         except BmcError:
-            if not patient or time.monotonic() >= end:
+            if time.monotonic() >= end:
                 raise
         if time.monotonic() >= end:
             return False

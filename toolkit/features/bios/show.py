@@ -16,7 +16,7 @@ from toolkit.features.bios.plan import BiosPlan, Edit
 from toolkit.features.bios.plan_reading import ILL, BiosLine, BiosOutcome, BiosReading, LineState
 from toolkit.features.bios.plan_wishes import BlockedWish, BlockKind
 from toolkit.hosts.host import fold
-from toolkit.report.document import Json
+from toolkit.report.document import Json, picked
 from toolkit.report.table import Ink, Painter, clean, columns, labelled
 from toolkit.report.text import errors
 
@@ -212,41 +212,25 @@ def _host_json(outcome: Outcome[BiosReading] | Outcome[BiosOutcome]) -> dict[str
     return {
         "name": outcome.host,
         "error": {"message": str(error), "hint": error.hint} if error else None,
-        "bmc": _bmc_json(looked) if looked else None,
+        "bmc": picked(looked.about, "address verified vendor model bios firmware")
+        if looked
+        else None,
         "machine": looked.machine if looked else "",
         "role": looked.role.value if looked and looked.role else None,
         "remarks": list(looked.remarks) if looked else [],
-        "settings": [_line_json(each) for each in looked.lines] if looked else [],
+        "settings": [picked(each, _LINE) for each in looked.lines] if looked else [],
         "plan": _plan_json(looked.plan) if looked else None,
-        "done": _outcome_json(changed) if changed else None,
+        "done": {
+            **picked(changed, "steps resets"),
+            "missed": [_edit_json(each) for each in changed.missed],
+            "not_reset": changed.busy,
+        }
+        if changed
+        else None,
     }
 
 
-def _bmc_json(looked: BiosReading) -> dict[str, Json]:
-    about = looked.about
-    return {
-        "address": about.address,
-        "verified": about.verified.value,
-        "vendor": about.vendor,
-        "model": about.model,
-        "bios": about.bios,
-        "firmware": about.firmware,
-    }
-
-
-def _line_json(line: BiosLine) -> dict[str, Json]:
-    return {
-        "setting": line.setting.value,
-        "part": line.part,
-        "scope": line.scope,
-        "attribute": line.name,
-        "current": line.current,
-        "pending": line.pending,
-        "wanted": line.wanted,
-        "standing": line.stand.value,
-        "read_only": line.read_only,
-        "why": line.why,
-    }
+_LINE = "setting part scope attribute=name current pending wanted standing=stand read_only why"
 
 
 def _plan_json(plan: BiosPlan) -> dict[str, Json]:
@@ -257,17 +241,8 @@ def _plan_json(plan: BiosPlan) -> dict[str, Json]:
         "passes": [[_edit_json(each) for each in group] for group in plan.passes],
         "owed": [_edit_json(each) for each in plan.owed],
         "strangers": [_edit_json(each) for each in plan.strangers],
-        "effects": [{"attribute": each.name, "text": each.text} for each in plan.effects],
-        "blocked": [
-            {
-                "wish": each.wish,
-                "kind": each.block.value,
-                "reason": each.reason,
-                "hint": each.hint,
-                "named": each.named,
-            }
-            for each in plan.blocked
-        ],
+        "effects": [picked(each, "attribute=name text") for each in plan.effects],
+        "blocked": [picked(each, "wish kind=block reason hint named") for each in plan.blocked],
     }
 
 
@@ -275,17 +250,5 @@ def _edit_json(edit: Edit) -> dict[str, Json]:
     return {
         "attribute": edit.name,
         "setting": edit.setting.value if edit.setting else None,
-        "current": edit.before,
-        "pending": edit.pending,
-        "wanted": edit.after,
-        "wish": edit.wish,
-    }
-
-
-def _outcome_json(done: BiosOutcome) -> dict[str, Json]:
-    return {
-        "steps": list(done.steps),
-        "resets": done.resets,
-        "missed": [_edit_json(each) for each in done.missed],
-        "not_reset": done.busy,
+        **picked(edit, "current=before pending wanted=after wish"),
     }

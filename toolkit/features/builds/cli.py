@@ -38,7 +38,6 @@ from toolkit.features.builds.run.run import (
     unread,
 )
 from toolkit.features.builds.show import (
-    CachedRow,
     build_document,
     build_report,
     cached_document,
@@ -161,18 +160,7 @@ def _cache(session: Session, store: Store) -> ExitCode:
             f"--prune {days}: 0 days, for all of it, or more",
             hint="--prune 30 keeps what was used within 30 days",
         )
-    found = store.prune(days) if prunes else store.rows()
-    rows = [
-        CachedRow(
-            each.digest,
-            each.value("package"),
-            each.value("version"),
-            each.value("kernel"),
-            each.used,
-            each.size,
-        )
-        for each in found
-    ]
+    rows = store.prune(days) if prunes else store.rows()
     session.say(pruned(rows) if prunes else listing(rows, session.now.timestamp()))
     if session.said.flag("json"):
         told = cached_document(rows, str(store.folder), session.now, removed=prunes)

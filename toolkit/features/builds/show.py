@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 from toolkit import __version__
+from toolkit.built.io.store import DAY_S, StoreRow
 from toolkit.built.plan.model import BuildFailure
-from toolkit.errors import ExitCode, Outcome, ToolkitError
+from toolkit.errors import ExitCode, Outcome
 from toolkit.features.builds.plan.graph import BlockedPart
 from toolkit.features.builds.plan.outcome import BuildRun, BuildState, StepResult
 from toolkit.features.builds.plan.preflight import CompileAnswer, Outlook, Preflight, Reason
 from toolkit.hosts.host import fold
-from toolkit.report.document import Json, envelope
+from toolkit.report.document import Json, envelope, picked, plain
 from toolkit.report.table import Ink, Painter, clean, columns, labelled
 from toolkit.report.text import errors
 
@@ -167,10 +167,7 @@ def build_document(
         "cache": cache,
         "summary": {"builds": len(run.made), "states": dict(sorted(states.items()))},
         "builds": [_step_json(run, made) for made in run.made],
-        "blocked": [
-            {"kernel": each.kernel, "part": each.part.value, "found": each.found, "hint": each.hint}
-            for each in run.blocked
-        ],
+        "blocked": [picked(each, "kernel part found hint") for each in run.blocked],
         "errors": unread_rows(unread),
         "packages": [{"path": path, "notes": list(notes)} for path, notes in packages],
     }
@@ -185,15 +182,9 @@ def unread_rows(unread: Unread) -> list[Json]:
 
 
 def _step_json(run: BuildRun, made: StepResult) -> dict[str, Json]:
-    inputs = made.step.inputs
     graph = next(work.graph for work in run.works if made.step in work.graph.steps)
     return {
-        "part": inputs.part.value,
-        "package": inputs.package,
-        "version": inputs.version,
-        "kernel": inputs.kernel,
-        "arch": inputs.arch,
-        "digest": inputs.digest,
+        **picked(made.step.inputs, "part package version kernel arch digest"),
         "after": [each.inputs.digest for each in graph.upstream(made.step)],
         "state": made.state.value,
         "why": made.why or made.step.why,
@@ -204,26 +195,15 @@ def _step_json(run: BuildRun, made: StepResult) -> dict[str, Json]:
             for each in (made.built.files if made.built else ())
         ],
         "accepted": list(made.verdict.accepted) if made.verdict else [],
-        "refusals": [asdict(each) for each in (made.verdict.refusals if made.verdict else ())],
-        "failure": _failure_json(made.failure) if made.failure else None,
-        "error": _error_json(made.error) if made.error else None,
+        "refusals": plain(made.verdict.refusals) if made.verdict else [],
+        "failure": picked(made.failure, "step status found cause action tail")
+        if made.failure
+        else None,
+        "error": {"message": str(made.error), **picked(made.error, "hint exit_code")}
+        if made.error
+        else None,
         "notes": list(made.notes),
     }
-
-
-def _failure_json(failure: BuildFailure) -> dict[str, Json]:
-    return {
-        "step": failure.step,
-        "status": failure.status,
-        "found": failure.found,
-        "cause": failure.cause,
-        "action": failure.action,
-        "tail": list(failure.tail),
-    }
-
-
-def _error_json(error: ToolkitError) -> dict[str, Json]:
-    return {"message": str(error), "hint": error.hint, "exit_code": int(error.exit_code)}
 
 
 PREFLIGHT_SCHEMA = "gdr-toolkit/preflight/1"
@@ -266,52 +246,28 @@ def preflight_document(
     """The same for machines."""
     return {
         **envelope(PREFLIGHT_SCHEMA, now, code),
-        "place": found.place,
-        "headers": list(found.headers),
-        "answer": found.answer.value,
-        "parts": [_outlook_json(each) for each in found.outlooks],
+        **picked(found, "place headers answer"),
+        "parts": [
+            {
+                **picked(each, "kernel part package answer tried"),
+                "reasons": [_reason_json(reason) for reason in each.reasons],
+            }
+            for each in found.outlooks
+        ],
         "errors": unread_rows(unread),
     }
 
 
-def _outlook_json(outlook: Outlook) -> Json:
-    return {
-        "kernel": outlook.kernel,
-        "part": outlook.part.value,
-        "package": outlook.package,
-        "answer": outlook.answer.value,
-        "tried": outlook.tried,
-        "reasons": [_reason_json(each) for each in outlook.reasons],
-    }
-
-
 def _reason_json(reason: Reason) -> Json:
-    return {
-        "answer": reason.answer.value if reason.answer else "",
-        "found": reason.found,
-        "source": reason.source,
-        "confidence": reason.confidence.value,
-        "next": reason.hint,
-    }
+    answer = reason.answer.value if reason.answer else ""
+    return {"answer": answer, **picked(reason, "found source confidence next=hint")}
 
 
 CACHED_SCHEMA = "gdr-toolkit/build-cached/1"
-_DAY_S = 86400
+_NAMES = ("package", "version", "kernel")  # each "" where a manifest cannot be read
 
 
-@dataclass(frozen=True, slots=True)
-class CachedRow:
-    """One entry of the cache."""
-
-    digest: str
-    package: str  # "" where its manifest cannot be read
-    version: str
-    kernel: str  # kernel release
-    used: float  # seconds since 1970
-    size: int  # bytes
-
-
-def listing(rows: Sequence[CachedRow], now: float) -> str:
+def listing(rows: Sequence[StoreRow], now: float) -> str:
     """A line an entry, the last used first, and one that counts.
 
     :param now: seconds since 1970.
@@ -323,30 +279,29 @@ def listing(rows: Sequence[CachedRow], now: float) -> str:
     return "\n".join([*table, "", f"{_entries(rows)}, {_size_text(sum(r.size for r in rows))}"])
 
 
-def pruned(rows: Sequence[CachedRow]) -> str:
+def pruned(rows: Sequence[StoreRow]) -> str:
     """What was removed."""
     return f"removed: {_entries(rows)}, {_size_text(sum(row.size for row in rows))}"
 
 
-def _cells(row: CachedRow, now: float) -> tuple[str, ...]:
-    if not row.package:
+def _cells(row: StoreRow, now: float) -> tuple[str, ...]:
+    package, version, kernel = (row.value(name) for name in _NAMES)
+    if not package:
         return (row.digest[:12], "cannot be read", "-", _size_text(row.size), "-")
-    days = int(max(0.0, now - row.used) // _DAY_S)
+    days = int(max(0.0, now - row.used) // DAY_S)
     used = "today" if days == 0 else f"{days} day{'' if days == 1 else 's'} ago"
-    package = clean(f"{row.package}/{row.version}")
-    return (row.digest[:12], package, clean(row.kernel), _size_text(row.size), used)
+    package = clean(f"{package}/{version}")
+    return (row.digest[:12], package, clean(kernel), _size_text(row.size), used)
 
 
 def cached_document(
-    rows: Sequence[CachedRow], folder: str, when: datetime, *, removed: bool = False
+    rows: Sequence[StoreRow], folder: str, when: datetime, *, removed: bool = False
 ) -> dict[str, Json]:
     """The same for machines; ``when`` in any zone, written in UTC."""
     entries: list[Json] = [
         {
             "digest": row.digest,
-            "package": row.package,
-            "version": row.version,
-            "kernel": row.kernel,
+            **{name: row.value(name) for name in _NAMES},
             "size": row.size,
             "used": int(row.used),
         }
@@ -362,7 +317,7 @@ def cached_document(
     }
 
 
-def _entries(rows: Sequence[CachedRow]) -> str:
+def _entries(rows: Sequence[StoreRow]) -> str:
     return f"{len(rows)} build{'' if len(rows) == 1 else 's'}"
 
 

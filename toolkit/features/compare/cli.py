@@ -7,41 +7,31 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Callable
 
 from toolkit.checks.comparison import Sheet, Sheets
 from toolkit.checks.outliers import Comparison, compare
 from toolkit.cli.options import HOSTS, REACH, SAVED, WANT, Option, Said
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, Outcome, UsageError, worst
+from toolkit.errors import ExitCode, UsageError, worst
 from toolkit.evidence import Evidence
 from toolkit.features.compare import show as report
 from toolkit.groups import Wants
 from toolkit.report.document import dumps
 from toolkit.report.text import errors
-from toolkit.rollout.runs import RunFolder
-from toolkit.verbs.access import Fleet
-from toolkit.verbs.cli.session import Session, fleet
-from toolkit.verbs.each import on_saved
-from toolkit.verbs.reading import read_each
-from toolkit.verbs.saved import read_saved
+from toolkit.verbs.cli.nodes import each_node
+from toolkit.verbs.cli.session import Session
 
 
-def sheets_of(fleet: Fleet, wants: Wants, folder: RunFolder) -> list[Outcome[Sheet]]:
-    """Ask every node once; of its evidence, kept in the run's folder, only a sheet remains."""
+def sheeting(wants: Wants) -> Callable[[str, Evidence], Sheet]:
+    """Makes a node's sheet, by its name and its evidence, of which nothing else remains."""
     sheets, turn = Sheets(wants), threading.Lock()
 
     def make(name: str, evidence: Evidence) -> Sheet:
         with turn:
             return sheets.make(name, evidence)
 
-    return read_each(fleet, folder, make)
-
-
-def sheets_of_saved(saved: Iterable[tuple[str, Evidence]], wants: Wants) -> list[Outcome[Sheet]]:
-    """The same of evidence that was saved earlier; one node's at a time is held."""
-    return on_saved(saved, Sheets(wants).make)
+    return make
 
 
 @verb(
@@ -62,12 +52,7 @@ def compare_(said: Said) -> ExitCode:
       invoke compare --from evidence/ --json
     """
     session = Session.begin("compare", said)
-    wants = session.wants()
-    if said.text("from_"):
-        outcomes = sheets_of_saved(read_saved(Path(said.text("from_"))), wants)
-    else:
-        with fleet(said) as opened:
-            outcomes = sheets_of(opened, wants, session.folder)
+    outcomes = each_node(session, sheeting(session.wants()))
     sheets = [each.value for each in outcomes if each.value is not None]
     failed = [(each.host, each.error) for each in outcomes if each.error is not None]
     if len(outcomes) < 2:
@@ -82,10 +67,7 @@ def compare_(said: Said) -> ExitCode:
     session.folder.keep("compare.json", text)
     if said.flag("json"):
         sys.stdout.write(text)
-    if session.folder.trouble:
-        session.remark(f"note: nothing was kept of this run: {session.folder.trouble}")
-    else:
-        session.remark(f"kept in {session.folder.path}")
+    session.kept()
     return code
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import datetime
 
 from toolkit.checks.outliers import Comparison, Difference, Kind, Odd
 from toolkit.errors import ExitCode, ToolkitError
 from toolkit.hosts.host import fold
 from toolkit.plural import counted
-from toolkit.report.document import Json, envelope
+from toolkit.report.document import Json, envelope, picked
 from toolkit.report.table import Ink, Painter, clean, wrapped
 
 SCHEMA = "gdr-toolkit/compare/1"
@@ -128,16 +127,5 @@ def document(
 
 
 def _kind(kind: Kind) -> dict[str, Json]:
-    return {
-        "hosts": list(kind.hosts),
-        "identical": list(kind.identical),
-        "marks": [asdict(each) for each in kind.marks],
-        "odd": [
-            {
-                "hosts": list(each.hosts),
-                "differences": [asdict(one) for one in each.differences],
-                "not_read": list(each.unread),
-            }
-            for each in kind.odd
-        ],
-    }
+    odd = [picked(each, "hosts differences not_read=unread") for each in kind.odd]
+    return {**picked(kind, "hosts identical marks"), "odd": odd}

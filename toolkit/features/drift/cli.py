@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable
 from datetime import date
-from pathlib import Path
 
 from toolkit.built.delivery_cache import Shelf, at_hand
 from toolkit.checks.judged import judge_node
 from toolkit.cli.options import HOSTS, REACH, READS, SAVED, TEXTFILE, WANT, Option, Said
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, Outcome, code_of
+from toolkit.errors import ExitCode, code_of
 from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
 from toolkit.features.drift import show as report
@@ -21,15 +20,11 @@ from toolkit.features.drift.show import document
 from toolkit.groups import Wants
 from toolkit.plan.plan import Plan, make_plan
 from toolkit.report.document import dumps
-from toolkit.rollout.runs import RunFolder
-from toolkit.verbs.access import Fleet
+from toolkit.verbs.cli.nodes import each_node
 from toolkit.verbs.cli.plan import DELIVERED, shelf_of
 from toolkit.verbs.cli.prometheus import Metrics, textfile
-from toolkit.verbs.cli.session import Session, fleet
-from toolkit.verbs.each import on_saved
+from toolkit.verbs.cli.session import Session
 from toolkit.verbs.plan import aimed
-from toolkit.verbs.reading import read_each
-from toolkit.verbs.saved import read_saved
 from toolkit.want import Want
 
 
@@ -50,26 +45,11 @@ def drift_node(
     return drift_of(node.fresh(), judged, plan)
 
 
-def drift_all(
-    fleet: Fleet, wants: Wants, today: date, folder: RunFolder, shelf: Shelf | None = None
-) -> list[Outcome[Drift]]:
-    """Ask every node once, and lay it beside what it should be."""
-
-    def work(name: str, evidence: Evidence) -> Drift:
-        return drift_node(name, evidence, wants.of(name), today, shelf)
-
-    return read_each(fleet, folder, work)
-
-
-def drift_saved(
-    saved: Iterable[tuple[str, Evidence]], wants: Wants, today: date, shelf: Shelf | None = None
-) -> list[Outcome[Drift]]:
-    """The same from evidence that was saved earlier, with no host."""
-
-    def work(name: str, evidence: Evidence) -> Drift:
-        return drift_node(name, evidence, wants.of(name), today, shelf)
-
-    return on_saved(saved, work)
+def drifting(
+    wants: Wants, today: date, shelf: Shelf | None = None
+) -> Callable[[str, Evidence], Drift]:
+    """Lays a node, by its name and evidence, beside what it should be."""
+    return lambda name, evidence: drift_node(name, evidence, wants.of(name), today, shelf)
 
 
 OUTPUT = (
@@ -93,7 +73,8 @@ def drift(said: Said) -> ExitCode:
     """
     session = Session.begin("drift", said)
     with textfile(session, _metrics) as teller:
-        outcomes = _drifts(session)
+        work = drifting(session.wants(), session.today, shelf_of(session))
+        outcomes = each_node(session, work)
         code = session.ended(outcomes, code_of)
         teller.of(outcomes, code)
     session.say(report.text(outcomes, session.paint, verbose=said.flag("verbose")))
@@ -109,13 +90,3 @@ def drift(said: Said) -> ExitCode:
 
 def _metrics() -> Metrics:
     return report
-
-
-def _drifts(session: Session) -> list[Outcome[Drift]]:
-    said, wants = session.said, session.wants()
-    shelf = shelf_of(session)
-    if said.text("from_"):
-        saved = read_saved(Path(said.text("from_")))
-        return drift_saved(saved, wants, session.today, shelf)
-    with fleet(said) as opened:
-        return drift_all(opened, wants, session.today, session.folder, shelf)

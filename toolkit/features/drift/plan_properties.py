@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from toolkit.checks.all import BY_ID
 from toolkit.checks.check import Status
 from toolkit.checks.judged import Judged
-from toolkit.errors import NoEvidence, Unparsable
+from toolkit.errors import read_or
 from toolkit.facts.node.node import Node
 from toolkit.features.drift.plan import (
     Cell,
@@ -143,10 +143,7 @@ def _cell(ids: tuple[str, ...], describe: Describe, here: Here) -> Cell:
 
 
 def _described(describe: Describe, node: Node) -> str:
-    try:
-        return describe(node.fresh())
-    except (NoEvidence, Unparsable):
-        return ""
+    return read_or(lambda: describe(node.fresh()), "")
 
 
 def _hint(ids: tuple[str, ...], here: Here) -> str:

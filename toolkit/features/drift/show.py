@@ -13,7 +13,7 @@ from toolkit import __version__
 from toolkit.errors import ExitCode, Outcome
 from toolkit.features.drift.plan import Cell, Drift, DriftLine, DriftStanding, told
 from toolkit.hosts.host import fold
-from toolkit.report.document import Json
+from toolkit.report.document import Json, picked
 from toolkit.report.prometheus import Remembered, Samples, add_run, of_failure
 from toolkit.report.table import Ink, Painter, clean, unjudged, wrapped
 from toolkit.report.text import errors
@@ -141,19 +141,11 @@ def _host_json(outcome: Outcome[Drift]) -> dict[str, Json]:
 
 def _line_json(line: DriftLine) -> dict[str, Json]:
     return {
-        "topic": line.topic.value,
-        "name": line.name,
-        "standing": line.standing.value,
-        "means": line.means,
-        "wanted": line.wanted,
-        "on_disk": _cell_json(line.on_disk),
-        "in_effect": _cell_json(line.in_effect),
+        **picked(line, "topic name standing means wanted"),
+        "on_disk": picked(line.on_disk, "found=text standing"),
+        "in_effect": picked(line.in_effect, "found=text standing"),
         "hint": line.hint,
     }
-
-
-def _cell_json(cell: Cell) -> dict[str, Json]:
-    return {"found": cell.text, "standing": cell.standing.value}
 
 
 STATES = ("as wanted", "drift", "unknown", "no GPU", "cut off", "out of reach", "error")

@@ -91,20 +91,13 @@ def exercise(said: Said) -> ExitCode:
     """
     threshold, wanted = _share(said, "threshold") or THRESHOLD, _number(said, "expect")
     if said.flag("past"):
-        if said.text("from_"):
-            raise UsageError("--past and --from tell of two things", hint="say one of them")
         return _past(said)
-    if not said.flag("register"):
-        refuse_inside(said, "data is moved by the node's own tools; with --register it is entered")
-    session = Session.begin("exercise", said)
     if said.flag("register"):
-        return _registered(session)
+        return _registered(Session.begin("exercise", said))
+    refuse_inside(said, "data is moved by the node's own tools; with --register it is entered")
+    session = Session.begin("exercise", said)
     if said.text("from_"):
-        evidence = saved(Path(said.text("from_")))
-        results = judged(evidence, threshold, wanted)
-        code, why = code_of(evidence, results)
-        sheet = ExerciseReport(tuple(evidence), results, None, threshold, code, session.now, {})
-        return _told(session, replace(sheet, troubles=(why,) if why else ()))
+        return _judged_again(session, threshold, wanted)
     terms = read_terms(
         said.number("seconds", 5),
         said.number("gigabytes", 500),
@@ -135,6 +128,15 @@ def _registered(session: Session) -> ExitCode:
     if not source:
         session.kept()
     return code
+
+
+def _judged_again(session: Session, threshold: float, wanted: float | None) -> ExitCode:
+    """An earlier run by its folder; no host is asked."""
+    evidence = saved(Path(session.said.text("from_")))
+    results = judged(evidence, threshold, wanted)
+    code, why = code_of(evidence, results)
+    sheet = ExerciseReport(tuple(evidence), results, None, threshold, code, session.now, {})
+    return _told(session, replace(sheet, troubles=(why,) if why else ()))
 
 
 def _measured(
@@ -219,6 +221,8 @@ def _before(results: tuple[JudgedTest, ...]) -> Mapping[int, EarlierFigures]:
 
 
 def _past(said: Said) -> ExitCode:
+    if said.text("from_"):
+        raise UsageError("--past and --from tell of two things", hint="say one of them")
     wanted = [host.name for host in select(said.text("hosts"))] if said.text("hosts") else []
     found = list(earlier(state_dir() / "runs", wanted))
     if said.flag("json"):

@@ -17,7 +17,7 @@ from toolkit.facts.rdma.devices import Kind as DeviceKind
 from toolkit.facts.rdma.devices import RdmaDevice
 from toolkit.facts.rdma.exercise import End, Kind, Measured, Role, Said, Test
 from toolkit.facts.rdma.perftest import parse_perftest_run
-from toolkit.facts.rdma.perftest_trouble import Trouble, Why, parse_perftest_trouble
+from toolkit.facts.rdma.perftest_trouble import PerftestTrouble, Why, parse_perftest_trouble
 from toolkit.facts.rdma.ucx_perf import parse_ucx_perf
 from toolkit.features.exercise.plan_proof import (
     Point,
@@ -43,7 +43,7 @@ _DEEP = 128  # what UCX has in flight of fragments, near enough
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedFigure:
     """What is predicted, or why nothing is."""
 
     estimate: Estimate | None
@@ -52,17 +52,19 @@ class Expected:
     translated: bool = False  # an IOMMU translates at either end
 
 
-def expected(test: Test, nodes: Mapping[str, Node]) -> Expected:
+def expected(test: Test, nodes: Mapping[str, Node]) -> ExpectedFigure:
     """What the slower end makes of it; nothing where an end's node was not read."""
     if test.kind is Kind.COLLECTIVE:
-        return Expected(None, "between GPUs of one node through its own HCAs: nothing predicts it")
+        return ExpectedFigure(
+            None, "between GPUs of one node through its own HCAs: nothing predicts it"
+        )
     found: list[Estimate] = []
     redirects: list[str] = []
     translated = False
     for role, end in test.ends:
         node = nodes.get(end.host)
         if node is None:
-            return Expected(None, f"{end.host} was not read")
+            return ExpectedFigure(None, f"{end.host} was not read")
         one = _of_end(test, role, end, node)
         if one.estimate is None:
             return one
@@ -71,18 +73,18 @@ def expected(test: Test, nodes: Mapping[str, Node]) -> Expected:
         translated = translated or one.translated
     latency = test.kind is Kind.LATENCY
     ranked = sorted(found, key=lambda each: each.value)
-    return Expected(ranked[-1] if latency else ranked[0], "", tuple(redirects), translated)
+    return ExpectedFigure(ranked[-1] if latency else ranked[0], "", tuple(redirects), translated)
 
 
-def _of_end(test: Test, role: Role, end: End, node: Node) -> Expected:
+def _of_end(test: Test, role: Role, end: End, node: Node) -> ExpectedFigure:
     device = next((e for e in node.rdma_devices if e.name == end.hca), None)
     if device is None:
-        return Expected(None, f"{end.hca} of {end.host} was not read")
+        return ExpectedFigure(None, f"{end.hca} of {end.host} was not read")
     if device.kind is DeviceKind.SOFTWARE:
-        return Expected(None, f"{end.hca} is software: its speed is the processor's")
+        return ExpectedFigure(None, f"{end.hca} is software: its speed is the processor's")
     if end.buffer.gpu:
         return _of_gpu(test, role, end, node, device)
-    return Expected(_of_host(test, node, device))
+    return ExpectedFigure(_of_host(test, node, device))
 
 
 def _inputs(node: Node, hca: str, gpu: str = "") -> PairInputs | None:
@@ -91,10 +93,10 @@ def _inputs(node: Node, hca: str, gpu: str = "") -> PairInputs | None:
     return min(ours, key=lambda each: each.distance, default=None)
 
 
-def _of_gpu(test: Test, role: Role, end: End, node: Node, device: RdmaDevice) -> Expected:
+def _of_gpu(test: Test, role: Role, end: End, node: Node, device: RdmaDevice) -> ExpectedFigure:
     told = _inputs(node, device.name, end.gpu)
     if told is None:
-        return Expected(None, f"{end.gpu} with {end.hca} of {end.host}: the way was not read")
+        return ExpectedFigure(None, f"{end.gpu} with {end.hca} of {end.host}: the way was not read")
     found = predict_pair(
         told, Load(test.size, _DEEP if test.tool == "ucx_perftest" else test.depth), constants()
     )
@@ -102,7 +104,7 @@ def _of_gpu(test: Test, role: Role, end: End, node: Node, device: RdmaDevice) ->
         picked = found.latency.verbs
     else:
         picked = found.read if (role, test.tool) in _FETCHES else found.with_gdr
-    return Expected(picked, "", told.redirects or (), bool(told.translated))
+    return ExpectedFigure(picked, "", told.redirects or (), bool(told.translated))
 
 
 def _of_host(test: Test, node: Node, device: RdmaDevice) -> Estimate:
@@ -147,7 +149,7 @@ class JudgedTest:
     found: str  # in one line
     value: float | None = None
     unit: Unit = Unit.GBS
-    expected: Expected | None = None
+    expected: ExpectedFigure | None = None
     ratio: float | None = None  # of what is predicted; more is better, of latency too
     suspect: str = ""  # where it falls short
     points: tuple[Point, ...] = ()
@@ -329,7 +331,7 @@ def _without(measured: Measured, said: Said, why: str) -> JudgedTest:
     return JudgedTest(test, status, f"{where}: {trouble}", suspect=suspect)
 
 
-def _follows(trouble: Trouble) -> bool:
+def _follows(trouble: PerftestTrouble) -> bool:
     """Whether that may be but the other end's failure."""
     return trouble.why in {Why.OTHER, Why.CONNECT, Why.LOST, Why.QUEUE_PAIR}
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from toolkit.errors import read_or
 from toolkit.facts.nccl.nccl_log import network_edges
 from toolkit.facts.nccl.nccl_log_reader import parse_nccl_log
 from toolkit.facts.node.node import Node
@@ -20,7 +21,6 @@ from toolkit.facts.rdma.hca_counters import Moved
 from toolkit.facts.rdma.perftest import Memory, parse_perftest_memory
 from toolkit.facts.rdma.roce import Gid
 from toolkit.throughput.estimate import Unit
-from toolkit.throughput.reading import read_or
 
 _ABOVE = 1.02  # of the line's rate: clocks differ
 _NEARLY = 0.9  # of the bytes: counters are read a moment before and after

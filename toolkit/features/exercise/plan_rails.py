@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Interface
 
 from toolkit.checks.consumers.path import dmabuf_gap, peermem_gap
+from toolkit.errors import read_or
 from toolkit.evidence import Evidence, State
 from toolkit.facts.gpu.driver import normal_address
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.pairs import NamedPair
 from toolkit.facts.rdma.devices import Kind, Port, RdmaDevice
 from toolkit.facts.rdma.exercise import Buffer, End
-from toolkit.throughput.reading import read_or
 from toolkit.want import Want
 
 

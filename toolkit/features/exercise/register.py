@@ -23,15 +23,13 @@ from toolkit.facts.rdma.registration import (
     cause,
 )
 from toolkit.groups import Wants
-from toolkit.hosts.host import Host, fold
-from toolkit.report.document import Json
+from toolkit.hosts.host import fold
+from toolkit.report.document import Json, picked
 from toolkit.report.table import columns, wrapped
 from toolkit.report.text import verdict_text
 from toolkit.rollout.runs import RunFolder
-from toolkit.ssh.transport import Transport
 from toolkit.verbs.access import Fleet
-from toolkit.verbs.each import on_each
-from toolkit.verbs.reading import read_node
+from toolkit.verbs.reading import read_each
 from toolkit.want import Want
 
 SCHEMA = "gdr-toolkit/register/1"
@@ -44,7 +42,7 @@ _CHECKS = (dmabuf_nic, by_dmabuf, by_peermem)
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class RegisterTrial:
     """What came of one node."""
 
     host: str
@@ -64,18 +62,14 @@ class Tried:
         return ExitCode.OK
 
 
-def register(fleet: Fleet, wants: Wants, folder: RunFolder) -> list[Outcome[Tried]]:
+def register(fleet: Fleet, wants: Wants, folder: RunFolder) -> list[Outcome[RegisterTrial]]:
     """Try it on every node, at once; the evidence goes into the run's folder."""
-
-    def work(host: Host, transport: Transport) -> Tried:
-        evidence = read_node(fleet, host, transport)
-        folder.keep_evidence(host.name, evidence)
-        return judged(host.name, evidence, wants.of(host.name))
-
-    return on_each(fleet, "registering", work)
+    return read_each(
+        fleet, folder, lambda name, found: judged(name, found, wants.of(name)), title="registering"
+    )
 
 
-def judged(host: str, evidence: Evidence, want: Want) -> Tried:
+def judged(host: str, evidence: Evidence, want: Want) -> RegisterTrial:
     """Judge what the evidence tells of a registration."""
     node = Node(evidence)
     tried, why = None, ""
@@ -87,17 +81,17 @@ def judged(host: str, evidence: Evidence, want: Want) -> Tried:
     taking = taken(node.fresh(), want)
     entered = evidence.frames.get(INSIDE)
     verdicts = tuple(each(node, taking) for each in _CHECKS)
-    return Tried(host, tried, why, verdicts, entered.source if entered else "")
+    return RegisterTrial(host, tried, why, verdicts, entered.source if entered else "")
 
 
-def code_of(outcomes: Iterable[Outcome[Tried]]) -> ExitCode:
+def code_of(outcomes: Iterable[Outcome[RegisterTrial]]) -> ExitCode:
     """The worst of all hosts."""
     return worst([each.error.exit_code if each.error else each.get().code for each in outcomes])
 
 
-def table_lines(outcomes: Sequence[Outcome[Tried]]) -> list[str]:
+def table_lines(outcomes: Sequence[Outcome[RegisterTrial]]) -> list[str]:
     """A table of HCAs by GPUs, and below it what is not well; once for all hosts alike."""
-    alike: dict[tuple[str, ...], list[Outcome[Tried]]] = {}
+    alike: dict[tuple[str, ...], list[Outcome[RegisterTrial]]] = {}
     for each in outcomes:
         key = (str(each.error),) if each.error else tuple(_host_lines("", each.get()))
         alike.setdefault(key, []).append(each)
@@ -109,7 +103,7 @@ def table_lines(outcomes: Sequence[Outcome[Tried]]) -> list[str]:
     return [*lines, *wrapped(_LEGEND)]
 
 
-def _host_lines(host: str, tried: Tried) -> Iterator[str]:
+def _host_lines(host: str, tried: RegisterTrial) -> Iterator[str]:
     told = tried.registration
     host = f"{host} in {tried.inside}" if tried.inside else host
     if told is None:
@@ -145,7 +139,7 @@ def _cell(told: Registration, gpu: str, hca: str) -> str:
 
 
 def register_document(
-    outcomes: Sequence[Outcome[Tried]], code: ExitCode, now: datetime
+    outcomes: Sequence[Outcome[RegisterTrial]], code: ExitCode, now: datetime
 ) -> dict[str, Json]:
     """The whole document (docs/register.schema.json).
 
@@ -159,10 +153,9 @@ def register_document(
     return {"schema": SCHEMA, "time": time, "exit_code": int(code), "hosts": hosts}
 
 
-def _document(tried: Tried) -> dict[str, Json]:
+def _document(tried: RegisterTrial) -> dict[str, Json]:
     verdicts: list[Json] = [
-        {"check": each.check.id, "status": each.status.value, "found": each.finding.found}
-        for each in tried.verdicts
+        picked(each, "check=check.id status finding.found") for each in tried.verdicts
     ]
     told = tried.registration
     asked: dict[str, Json] = {"host": tried.host}
@@ -171,15 +164,12 @@ def _document(tried: Tried) -> dict[str, Json]:
     if told is None:
         return {**asked, "error": tried.why, "verdicts": verdicts}
     hcas: list[Json] = [
-        {"name": name, "public": e.public, "kernel": e.kernel, "able": e.able, "why": e.why_not}
-        for name, e in told.hcas.items()
+        {"name": name, **picked(each, "public kernel able why=why_not")}
+        for name, each in told.hcas.items()
     ]
     pairs: list[Json] = [
         {
-            "gpu": each.gpu,
-            "hca": each.hca,
-            "way": each.way,
-            "said": each.said,
+            **picked(each, "gpu hca way said"),
             "cause": "" if each.taken else cause(each.way, each.said, told.memlock),
         }
         for each in told.pairs

@@ -18,13 +18,14 @@ from toolkit.errors import (
     TransportError,
     Unparsable,
     UsageError,
+    read_or,
     worst,
 )
 from toolkit.evidence import Evidence, Frame
 from toolkit.facts.modules.module_users import parse_users
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.exercise import Buffer, Kind, Role, Test, frames_of, parse_exercise
-from toolkit.facts.rdma.measured import SIMULATED, Measured
+from toolkit.facts.rdma.measured import SIMULATED, MeasuredPair
 from toolkit.features.exercise import io as reach
 from toolkit.features.exercise.plan import (
     Exercise,
@@ -42,7 +43,6 @@ from toolkit.interrupts import heeded
 from toolkit.node.collect import ask, patience
 from toolkit.rollout.runs import RunFolder
 from toolkit.ssh.transport import Transport
-from toolkit.throughput.reading import read_or
 from toolkit.untrusted import read_json
 from toolkit.verbs.access import Fleet
 from toolkit.verbs.each import on_each
@@ -308,19 +308,19 @@ _UNIT = "GB/s"
 _GPU = frozenset(each.value for each in Buffer if each.gpu)
 
 
-def measured(runs: Path, hosts: Collection[str]) -> dict[str, tuple[Measured, ...]]:
+def measured(runs: Path, hosts: Collection[str]) -> dict[str, tuple[MeasuredPair, ...]]:
     """By host, the newest figure of each GPU and HCA; a figure counts for both of its ends.
 
     Left out is what does not answer the prediction: latencies, shallow queues, other tools, host
     memory at either end, what fell back to another way, and what never left a node.
     """
-    found: dict[str, dict[tuple[str, str], Measured]] = {}
+    found: dict[str, dict[tuple[str, str], MeasuredPair]] = {}
     for one in earlier(runs):
         ends = _ends(one)
         for host, gpu, hca in ends if len({host for host, _, _ in ends}) == 2 else ():
             if host in hosts:
                 tool = _TOOL + SIMULATED * one.simulated
-                figure = Measured(gpu, hca, one.value, tool, one.when[:10])
+                figure = MeasuredPair(gpu, hca, one.value, tool, one.when[:10])
                 found.setdefault(host, {}).setdefault((gpu, hca), figure)
     return {host: tuple(each.values()) for host, each in found.items()}
 

@@ -13,7 +13,7 @@ from toolkit.facts.rdma.exercise import Kind, Test
 from toolkit.features.exercise.plan import Exercise, settings_of, words_of
 from toolkit.features.exercise.plan_judge import JudgedTest
 from toolkit.features.exercise.plan_proof import Earlier, ProofState
-from toolkit.report.document import Json, envelope
+from toolkit.report.document import Json, envelope, picked
 from toolkit.report.table import Ink, Painter, clean, columns, wrapped
 from toolkit.throughput.estimate import Unit
 
@@ -164,15 +164,12 @@ def document(sheet: ExerciseReport) -> dict[str, Json]:
     plan = sheet.exercise
     return {
         **envelope(SCHEMA, sheet.when, sheet.code),
-        "hosts": list(sheet.hosts),
-        "threshold": sheet.threshold,
-        "simulated": sheet.simulated,
+        **picked(sheet, "hosts threshold simulated"),
         "planned": [_test_json(each) for each in plan.tests] if plan else [],
         "results": [
             _result_json(each, sheet.earlier.get(each.test.number)) for each in sheet.results
         ],
-        "left_out": list(plan.left_out) if plan else [],
-        "labels": list(plan.labels) if plan else [],
+        **(picked(plan, "left_out labels") if plan else {"left_out": [], "labels": []}),
         "troubles": list(sheet.troubles),
     }
 
@@ -187,14 +184,7 @@ def _test_json(test: Test) -> dict[str, Json]:
         for role, _ in test.ends
     }
     return {
-        "number": test.number,
-        "tool": test.tool,
-        "kind": test.kind.value,
-        "size": test.size,
-        "depth": test.depth,
-        "gpu": test.gpu,
-        "loopback": test.looped,
-        "within_node": test.within,
+        **picked(test, "number tool kind size depth gpu loopback=looped within_node=within"),
         "ends": ends,
         "commands": commands,
     }
@@ -204,25 +194,11 @@ def _result_json(each: JudgedTest, before: EarlierFigures | None) -> dict[str, J
     told = each.expected.estimate if each.expected else None
     return {
         **_test_json(each.test),
-        "status": each.status.value,
-        "found": each.found,
-        "value": each.value,
-        "unit": each.unit.value,
-        "predicted": None
-        if told is None
-        else {
-            "value": told.value,
-            "low": told.low,
-            "high": told.high,
-            "limit": told.limit,
-            "assumptions": list(told.assumptions),
-        },
+        **picked(each, "status found value unit"),
+        "predicted": picked(told, "value low high limit assumptions") if told else None,
         "not_predicted": each.expected.why if each.expected and told is None else "",
-        "ratio": each.ratio,
-        "suspect": each.suspect,
-        "points": [{"proof": one.proof.value, "words": one.words} for one in each.points],
-        "troubles": list(each.troubles),
-        "before": None if before is None else {"time": before.when, "value": before.value},
+        **picked(each, "ratio suspect points troubles"),
+        "before": picked(before, "time=when value") if before else None,
     }
 
 
@@ -249,23 +225,9 @@ def past_document(found: Sequence[Earlier], now: datetime) -> dict[str, Json]:
 
     :param now: when it was asked, of a time zone.
     """
-    past: list[Json] = [_past_json(one) for one in found]
+    names = (
+        "run time=when same.tool same.kind same.size gpu ends=same.parts status value unit "
+        "simulated fell_back"
+    )
+    past: list[Json] = [picked(one, names) for one in found]
     return {"schema": PAST_SCHEMA, "time": now.isoformat(timespec="seconds"), "past": past}
-
-
-def _past_json(one: Earlier) -> dict[str, Json]:
-    ends: list[Json] = [dict(asdict(part)) for part in one.same.parts]
-    return {
-        "run": one.run,
-        "time": one.when,
-        "tool": one.same.tool,
-        "kind": one.same.kind,
-        "size": one.same.size,
-        "gpu": one.gpu,
-        "ends": ends,
-        "status": one.status,
-        "value": one.value,
-        "unit": one.unit,
-        "simulated": one.simulated,
-        "fell_back": one.fell_back,
-    }

@@ -16,6 +16,7 @@ from toolkit.errors import (
     ToolkitError,
     Unparsable,
     UsageError,
+    code_of,
 )
 from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
@@ -24,7 +25,6 @@ from toolkit.hosts.host import fold
 from toolkit.plural import counted
 from toolkit.report.document import Json, dumps
 from toolkit.report.text import report
-from toolkit.verbs.cli.doctor import judged_code
 from toolkit.verbs.cli.session import Session, fleet
 from toolkit.verbs.doctor import examine_saved, gather
 from toolkit.verbs.saved import read_saved
@@ -57,7 +57,7 @@ def gate(said: Said) -> ExitCode:
     read = {host: each for host, each in found.items() if isinstance(each, Evidence)}
     outcomes = examine_saved(read.items(), session.wants(), session.today)
     outcomes += [Outcome(h, None, why) for h, why in found.items() if isinstance(why, ToolkitError)]
-    code = session.ended(outcomes, judged_code)
+    code = session.ended(outcomes, code_of)
     if code is not ExitCode.OK or not read:
         session.say(report(outcomes, session.paint))
         session.remark("no gate was written: every node of it has to pass first")

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 
-from toolkit.compat.gpus import Act, xid_rows
+from toolkit.compat.gpus import XidAction, xid_rows
 from toolkit.errors import UsageError
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.config_space import ACS_CAPABILITY
@@ -18,7 +18,7 @@ from toolkit.node.scripts import FOLDER
 _PCI, _VERBS, _MODULE = "/sys/bus/pci/devices", "/sys/class/infiniband", "/sys/module"
 # Arguments of the kernel that decide on IOMMU, ACS and the driver.
 _ARGUMENTS = ("iommu", "intel_iommu", "amd_iommu", "pci=", "pcie_", "nvidia")
-_SICK = frozenset({Act.RESET, Act.REBOOT, Act.EXCHANGE})
+_SICK = frozenset({XidAction.RESET, XidAction.REBOOT, XidAction.EXCHANGE})
 _RELOAD = "reload --hosts NODE"
 _PROVISION = "provision --hosts NODE"
 

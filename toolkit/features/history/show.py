@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from toolkit.hosts.host import fold
-from toolkit.report.document import Json
+from toolkit.report.document import Json, picked
 from toolkit.report.table import Ink, Painter, clean, columns, labelled
 from toolkit.untrusted import read_json
 
@@ -174,23 +174,11 @@ def verified_document(
 
 def _json(row: RunRow) -> Json:
     return {
-        "id": row.id,
-        "began": row.began,
-        "who": row.who,
-        "verb": row.verb,
-        "state": row.state,
-        "reason": row.reason,
-        "undoes": row.undoes,
-        "words": row.words,
-        "turns": [
-            {"who": t.who, "began": t.began, "ended": t.ended, "how": t.how, "exit_code": t.code}
-            for t in row.turns
-        ],
+        **picked(row, "id began who verb state reason undoes words"),
+        "turns": [picked(each, "who began ended how exit_code=code") for each in row.turns],
         "hosts": [
             {
-                "name": host.name,
-                "phase": host.phase,
-                "batch": host.batch,
+                **picked(host, "name phase batch"),
                 "events": [
                     {"time": time, "phase": phase, "boot_id": boot_id, "detail": _detail(detail)}
                     for time, phase, boot_id, detail in host.events

@@ -24,12 +24,12 @@ def passport_script() -> str:
     return assembled(("frames.sh", "probe_elf.sh", "passport.sh"))
 
 
-def read_parts(transport: Transport, *, limit_s: float = 300) -> Evidence:
+def read_parts(transport: Transport) -> Evidence:
     """Kernels, modules and what we placed, of an image or of a node.
 
     :raises TransportError: the script did not run to its end.
     """
-    return Evidence.parse(transport.run(passport_script(), limit_s=limit_s).stdout)
+    return Evidence.parse(transport.run(passport_script(), limit_s=300).stdout)
 
 
 def place(transport: Transport, files: dict[str, str], *, limit_s: float = 60) -> None:

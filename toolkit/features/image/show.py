@@ -10,7 +10,7 @@ from itertools import groupby, zip_longest
 from toolkit.errors import ExitCode
 from toolkit.features.image.plan import DiffKind, Unlike
 from toolkit.plural import counted
-from toolkit.report.document import Json, envelope
+from toolkit.report.document import Json, envelope, picked
 from toolkit.report.table import WIDTH, Ink, Painter, clean, wrapped
 
 SCHEMA = "gdr-toolkit/passport-diff/1"
@@ -69,15 +69,5 @@ def document(
         **envelope(SCHEMA, when, code),
         "a": a,
         "b": b,
-        "differences": [
-            {
-                "kind": each.kind.value,
-                "name": each.name,
-                "kernel": each.kernel,
-                "field": each.field,
-                "a": each.a,
-                "b": each.b,
-            }
-            for each in found
-        ],
+        "differences": [picked(each, "kind name kernel field a b") for each in found],
     }

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from toolkit.errors import ExitCode, NoEvidence, Unsupported
 from toolkit.facts.modules.module_users import Mount, Way
 from toolkit.facts.pci.iommu import Domain
-from toolkit.facts.pci.iommu_groups import Carried, Domains, Group, GroupDevice
+from toolkit.facts.pci.iommu_groups import CarriedDevice, Domains, Group, GroupDevice
 from toolkit.features.reload.plan_obstacles import ObstacleKind, ReloadObstacle, uses
 
 WANTED = (Domain.IDENTITY, Domain.DMA, Domain.DMA_FQ)
@@ -156,7 +156,7 @@ def _switch(domains: Domains, group: Group, to: Domain, *, ssh: bool) -> Switch:
     return Switch(group, to, tuple(dict.fromkeys(found)))
 
 
-def _below(domains: Domains, group: Group) -> tuple[Carried, ...]:
+def _below(domains: Domains, group: Group) -> tuple[CarriedDevice, ...]:
     addresses = frozenset(device.address for device in group.devices)
     return tuple(each for each in domains.carried if each.below(addresses))
 
@@ -201,7 +201,9 @@ def _drivers(group: Group) -> Iterator[ReloadObstacle]:
             )
 
 
-def _ways(domains: Domains, carried: tuple[Carried, ...], *, ssh: bool) -> Iterator[ReloadObstacle]:
+def _ways(
+    domains: Domains, carried: tuple[CarriedDevice, ...], *, ssh: bool
+) -> Iterator[ReloadObstacle]:
     """Our session, the default route and servers that are reached over its net devices."""
     nets = frozenset(each.name for each in carried if each.kind == "net")
     if not nets:
@@ -243,7 +245,7 @@ def _stands_on(domains: Domains, net: str, seen: frozenset[str] = frozenset()) -
     return frozenset({net}).union(*(_stands_on(domains, e, seen | {net}) for e in found.lower))
 
 
-def _disks(domains: Domains, carried: tuple[Carried, ...]) -> Iterator[ReloadObstacle]:
+def _disks(domains: Domains, carried: tuple[CarriedDevice, ...]) -> Iterator[ReloadObstacle]:
     for each in carried:
         if each.kind == "block":
             yield ReloadObstacle(
@@ -265,7 +267,7 @@ def _by_rdma(mount: Mount) -> bool:
     return asked is not None or "@o2ib" in mount.source
 
 
-def _users(domains: Domains, carried: tuple[Carried, ...]) -> Iterator[ReloadObstacle]:
+def _users(domains: Domains, carried: tuple[CarriedDevice, ...]) -> Iterator[ReloadObstacle]:
     """Who has an RDMA device open, where the group has one: which one is not told apart."""
     if not any(each.kind == "infiniband" for each in carried):
         return

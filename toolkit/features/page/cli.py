@@ -5,24 +5,22 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
+from datetime import date
 from pathlib import Path
-from typing import TypeVar
 
 from toolkit.checks.judged import judge_node
 from toolkit.cli.options import BMC, CONSUMERS, HOSTS, REACH, SAVED, WANT, Option, Said
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, Outcome, ToolkitError, UsageError
+from toolkit.errors import ExitCode, Outcome, ToolkitError, UsageError, code_of
 from toolkit.evidence import Evidence
 from toolkit.facts.text.scrub import Scrubber
 from toolkit.features.exercise.run import measured
 from toolkit.features.page.show.parts import html
 from toolkit.features.page.show.seen import Seeing, SeenNode
 from toolkit.features.page.show.view import make
-from toolkit.groups import Renamed, Wants, numbered
+from toolkit.groups import Renamed, numbered
 from toolkit.report.document import Told
-from toolkit.rollout.runs import RunFolder
 from toolkit.verbs.access import Fleet, state_dir
-from toolkit.verbs.cli.doctor import judged_code
 from toolkit.verbs.cli.session import Session, fleet
 from toolkit.verbs.doctor import gather
 from toolkit.verbs.each import Alike, on_saved
@@ -31,42 +29,33 @@ from toolkit.verbs.reading import read_each
 from toolkit.verbs.saved import read_saved
 from toolkit.want import DEFAULT_PROFILE, profiles
 
-T = TypeVar("T")
-Look = Callable[[str, Evidence], T]
+Look = Callable[[str, Evidence], SeenNode]
 
 
-def look_at(fleet: Fleet, wants: Wants, folder: RunFolder, look: Look[T]) -> list[Outcome[T]]:
-    """Ask every node once and keep its evidence in the run's folder.
+def looking(seeing: Seeing, today: date) -> Look:
+    """Judges a node, by its name and its evidence, and keeps what a page needs of it."""
+    alike = Alike()
 
-    :param look: is called from many threads.
-    """
+    def look(name: str, evidence: Evidence) -> SeenNode:
+        want = seeing.wants.of(name)
+        given = sealed(evidence, want)
+        return seeing.see(alike.judged(judge_node(name, given, want, today)), given)
 
-    def work(name: str, evidence: Evidence) -> T:
-        return look(name, sealed(evidence, wants.of(name)))
-
-    return read_each(fleet, folder, work)
-
-
-def look_at_saved(
-    saved: Iterable[tuple[str, Evidence]], wants: Wants, look: Look[T]
-) -> list[Outcome[T]]:
-    """The same of evidence that was saved earlier; one node's at a time is held."""
-    return on_saved(saved, lambda name, evidence: look(name, sealed(evidence, wants.of(name))))
+    return look
 
 
-def look_at_scrubbed(fleet: Fleet, wants: Wants, look: Look[T]) -> list[Outcome[T]]:
+def look_at_scrubbed(fleet: Fleet, look: Look) -> list[Outcome[SeenNode]]:
     """Ask every node once; what identifies the site is hidden, and nothing else is kept.
 
     One node after the other, so that a name has the same stand-in on all, run for run.
     """
     gathered = gather(fleet)
     scrubber = Scrubber(gathered)
-    outcomes: list[Outcome[T]] = []
+    outcomes: list[Outcome[SeenNode]] = []
     for number, each in enumerate(gathered.values(), start=1):
         name = numbered(number)
         if isinstance(each, Evidence):
-            hidden = [(name, scrubber.scrub(each))]
-            outcomes += look_at_saved(hidden, wants, look)
+            outcomes += on_saved([(name, scrubber.scrub(each))], look)
         else:
             outcomes.append(Outcome(name, error=_hidden(each, scrubber)))
     return outcomes
@@ -137,7 +126,7 @@ def report(said: Said) -> ExitCode:
         session.say(f"{said.text('html')}: {len(outcomes)} nodes, {size / 1e6:.1f} MB")
     told = [each.map(lambda seen: Told(judged=seen.judged)) for each in outcomes]
     return session.finish(
-        told, session.ended([each.map(lambda seen: seen.judged) for each in outcomes], judged_code)
+        told, session.ended([each.map(lambda seen: seen.judged) for each in outcomes], code_of)
     )
 
 
@@ -148,13 +137,7 @@ def _profile(said: Said) -> str:
 
 
 def _looked(session: Session, wants: Renamed, seeing: Seeing) -> list[Outcome[SeenNode]]:
-    alike = Alike()
-
-    def look(name: str, evidence: Evidence) -> SeenNode:
-        judged = alike.judged(judge_node(name, evidence, wants.of(name), session.today))
-        return seeing.see(judged, evidence)
-
-    said = session.said
+    said, look = session.said, looking(seeing, session.today)
     hide = said.flag("scrub")
     if said.text("from_"):
         saved = Path(said.text("from_"))
@@ -163,12 +146,12 @@ def _looked(session: Session, wants: Renamed, seeing: Seeing) -> list[Outcome[Se
             names = [name for name, _ in read_saved(saved)]
             wants.number(names)
             evidence = scrubbed(names, evidence)
-        return look_at_saved(evidence, wants, look)
+        return on_saved(evidence, look)
     with fleet(said) as opened:
         if hide:
             wants.number(host.name for host in opened.hosts)
-            return look_at_scrubbed(opened, wants, look)
-        return look_at(opened, wants, session.folder, look)
+            return look_at_scrubbed(opened, look)
+        return read_each(opened, session.folder, look)
 
 
 def _command(said: Said) -> str:

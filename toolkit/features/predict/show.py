@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from toolkit.compat.throughput import Range
 from toolkit.features.predict.plan.quoted import Quoted
 from toolkit.features.predict.plan.totals import NodeTotal, Prediction, Return, model_size
-from toolkit.report.document import Json
+from toolkit.report.document import Json, picked
 from toolkit.report.table import Ink, Painter, clean, columns, wrapped
 from toolkit.throughput.estimate import Estimate
 from toolkit.throughput.pair import PairPrediction
@@ -193,49 +193,35 @@ def as_json(host: str, found: Prediction) -> dict[str, Json]:
         "name": host,
         "source": found.source,
         "pairs": [_pair(each) for each in found.pairs],
-        "total": None
-        if total is None
-        else {
-            "hcas": list(total.hcas),
-            "with_gdr": _estimate(total.with_gdr),
-            "without_gdr": _estimate(total.without_gdr),
-        },
+        "total": {"hcas": list(total.hcas), **_estimates(total, "with_gdr without_gdr")}
+        if total
+        else None,
         "notes": list(found.notes),
     }
 
 
 def _pair(each: PairPrediction) -> dict[str, Json]:
-    figures = {
-        "with_gdr": each.with_gdr,
-        "read": each.read,
-        "collective": each.collective,
-        "without_gdr": each.without_gdr,
-        "now": each.now,
-    }
     return {
-        "gpu": each.gpu,
-        "hca": each.hca,
-        "name": each.name,
-        "distance": each.distance.shown,
-        "nearest": each.nearest,
-        "blocked": each.blocked,
-        **{name: _estimate(found) for name, found in figures.items()},
+        **picked(each, "gpu hca name distance=distance.shown nearest blocked"),
+        **_estimates(each, "with_gdr read collective without_gdr now"),
         "latency_bytes": each.latency.size,
         "latency": [_estimate(found) for found in each.latency],
     }
 
 
+def _estimates(thing: object, names: str) -> dict[str, Json]:
+    return {name: _estimate(getattr(thing, name)) for name in names.split()}
+
+
 def _estimate(found: Estimate) -> dict[str, Json]:
     return {
-        "value": round(found.value, 4),
-        "low": round(found.low, 4),
-        "high": round(found.high, 4),
-        "unit": found.unit.value,
-        "limit": found.limit,
-        "layer": found.layer.value,
-        "confidence": found.confidence.value,
-        "assumptions": list(found.assumptions),
+        **_rounded(found, 4),
+        **picked(found, "unit limit layer confidence assumptions"),
     }
+
+
+def _rounded(span: Estimate | Range, digits: int) -> dict[str, Json]:
+    return {name: round(getattr(span, name), digits) for name in ("value", "low", "high")}
 
 
 def return_json(found: Return) -> dict[str, Json]:
@@ -248,17 +234,11 @@ def return_json(found: Return) -> dict[str, Json]:
         "run_hours_saved": found.saved,
     }
     return {
-        "nodes": found.job.nodes,
-        "parameters": found.job.parameters,
-        "steps": found.job.steps,
-        "slowest": found.slowest,
-        **{
-            name: {"value": round(s.value, 6), "low": round(s.low, 6), "high": round(s.high, 6)}
-            for name, s in spans.items()
-        },
+        **picked(found, "job.nodes job.parameters job.steps slowest"),
+        **{name: _rounded(span, 6) for name, span in spans.items()},
         "assumptions": list(found.assumptions),
     }
 
 
 def quoted_json(rows: tuple[Quoted, ...]) -> list[Json]:
-    return [{"figure": e.figure, "layer": e.layer, "say": e.say} for e in rows]
+    return [picked(each, "figure layer say") for each in rows]

@@ -48,7 +48,6 @@ _NOT_OUT = frozenset({Phase.UNTAKEN, *ENDED})
 _SERVICE = frozenset({Phase.DRAINING, Phase.DRAINED, Phase.UNDRAINING, *_NOT_OUT})
 _ACTS = frozenset({Phase.APPLYING, Phase.REBOOTING})
 NOT_BEGUN = frozenset({Phase.PLANNED, Phase.LOST})
-CALM = frozenset({Phase.DONE, Phase.NOTHING, Phase.PLANNED})  # the node works as it did
 
 
 @dataclass(frozen=True, slots=True)

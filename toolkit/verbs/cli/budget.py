@@ -11,7 +11,7 @@ from toolkit.errors import ExitCode, UsageError
 from toolkit.hosts.addresses import unfold
 from toolkit.hosts.host import fold
 from toolkit.plural import counted
-from toolkit.report.document import Json, dumps
+from toolkit.report.document import Json, dumps, picked
 from toolkit.report.table import Ink, Painter, clean, columns, wants_colour
 from toolkit.rollout.budget import books_of, release, set_aside
 from toolkit.rollout.plan.budget import Books, CountedAs
@@ -97,15 +97,5 @@ def budget_document(books: Books) -> dict[str, Json]:
         "schema": SCHEMA,
         "limit": books.limit,
         "room": books.room(),
-        "shares": [
-            {
-                "node": share.node,
-                "run": share.run,
-                "held": str(share.held),
-                "why": share.why,
-                "since": share.since,
-                "count": share.count,
-            }
-            for share in books.shares
-        ],
+        "shares": [picked(each, "node run held why since count") for each in books.shares],
     }

@@ -11,7 +11,7 @@ from pathlib import Path
 from toolkit import __version__
 from toolkit.cli.options import BMC, HOSTS, INSIDE, REACH, READS, WANT, Option, Said
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, Outcome, ToolkitError, Unwritten, UsageError, worst
+from toolkit.errors import ExitCode, Outcome, ToolkitError, Unwritten, UsageError, code_of, worst
 from toolkit.evidence import Evidence
 from toolkit.facts.text.scrub import Scrubber, scrub
 from toolkit.groups import Renamed, numbered
@@ -22,7 +22,6 @@ from toolkit.rollout.runs import safe_name
 from toolkit.safe_file import private_folder, write_file
 from toolkit.ssh.transport import Transport
 from toolkit.verbs.access import Fleet
-from toolkit.verbs.cli.doctor import judged_code
 from toolkit.verbs.cli.session import Session, fleet, refuse_inside
 from toolkit.verbs.doctor import examine_saved, gather
 from toolkit.verbs.each import on_each
@@ -77,12 +76,8 @@ def capture(said: Said) -> ExitCode:
             session.say(f"{outcome.value.file}{cut}")
     for line in errors(((each.host, each.error) for each in outcomes), session.paint):
         session.say(line)
-    told = [Outcome(each.host, _told(each.value), each.error) for each in outcomes]
+    told = [e.map(lambda it: Told(written=(str(it.file),), complete=it.complete)) for e in outcomes]
     return session.tell(told, session.ended(outcomes, _captured))
-
-
-def _told(captured: Captured | None) -> Told | None:
-    return Told(written=(str(captured.file),), complete=captured.complete) if captured else None
 
 
 def _captured(outcome: Outcome[Captured]) -> ExitCode:
@@ -109,10 +104,10 @@ def _incident(session: Session) -> ExitCode:
     if said.flag("scrub"):
         known.number(found)
     outcomes = examine_saved(evidence.items(), known, session.today)
-    told = [Outcome(each.host, Told(judged=each.value), each.error) for each in outcomes]
+    told = [each.map(lambda judged: Told(judged=judged)) for each in outcomes]
     failed = _failed(gathered)
     told += [Outcome(name, error=each) for name, each in failed.items()]
-    code = worst([judged_code(each) for each in outcomes] + [e.exit_code for e in failed.values()])
+    code = worst([code_of(each) for each in outcomes] + [e.exit_code for e in failed.values()])
     report = dumps(document("doctor", said.text("profile"), told, code, session.now))
     notes = {"report.json": report, "about.txt": _about(said, file.name)}
     if said.text("site"):

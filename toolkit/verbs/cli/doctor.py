@@ -27,7 +27,7 @@ from toolkit.cli.options import (
     parted,
 )
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, Outcome, UsageError
+from toolkit.errors import ExitCode, Outcome, UsageError, code_of
 from toolkit.evidence import Frame
 from toolkit.facts.text.foreign import Foreign
 from toolkit.groups import Wants
@@ -41,13 +41,6 @@ from toolkit.verbs.cli.session import Session, fleet, refuse_inside
 from toolkit.verbs.doctor import examine, examine_saved
 from toolkit.verbs.pasted_logs import import_log
 from toolkit.verbs.saved import read_all
-
-
-def judged_code(outcome: Outcome[Judged]) -> ExitCode:
-    """What one host's examination makes of the exit code."""
-    if outcome.error is not None:
-        return outcome.error.exit_code
-    return outcome.get().exit_code
 
 
 @verb(
@@ -100,16 +93,28 @@ def doctor(said: Said) -> ExitCode:
     with textfile(session, _metrics) as teller:
         aside: list[Foreign] = []
         outcomes = _examined(session, wants, aside)
-        code = session.ended(outcomes, judged_code)
-        found = [each.value for each in outcomes if each.value]
-        said.sick.update(each.host for each in found if each.state == Impact.SICK)
-        said.beyond.update(each.host for each in found if not each.mendable)
-        said.texts.update(each.host for each in found if each.text)
+        code = session.ended(outcomes, code_of)
+        _for_the_last_line(said, outcomes)
         teller.of(outcomes, code)
+    return _reported(session, outcomes, aside, code)
+
+
+def _for_the_last_line(said: Said, outcomes: list[Outcome[Judged]]) -> None:
+    found = [each.value for each in outcomes if each.value]
+    said.sick.update(each.host for each in found if each.state == Impact.SICK)
+    said.beyond.update(each.host for each in found if not each.mendable)
+    said.texts.update(each.host for each in found if each.text)
+
+
+def _reported(
+    session: Session, outcomes: list[Outcome[Judged]], aside: list[Foreign], code: ExitCode
+) -> ExitCode:
+    """The report on the terminal, and in each file that was asked for."""
+    said = session.said
     asked = ("nccl.log", "nccl.agrees") if said.text("nccl_log") else ()
     verbose = said.flag("verbose")
     session.say(report(outcomes, session.paint, verbose=verbose, asked=asked, aside=aside))
-    told = [Outcome(each.host, _told(each.value), each.error) for each in outcomes]
+    told = [each.map(lambda judged: Told(judged=judged)) for each in outcomes]
     return session.finish(told, code, more=foreign_document(aside))
 
 
@@ -154,10 +159,6 @@ def _saved(said: Said) -> list[Path]:
         return [Path(each) for each in parted(said.text("from_"))]
     nobody = not any(said.text(each) for each in ("hosts", "hosts_file", "inventory"))
     return [Path(said.text("nccl_log"))] if nobody and said.text("nccl_log") else []
-
-
-def _told(judged: Judged | None) -> Told | None:
-    return Told(judged=judged) if judged else None
 
 
 @verb(

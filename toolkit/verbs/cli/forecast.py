@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
@@ -10,22 +10,17 @@ from toolkit.checks.consumers.taken import taken
 from toolkit.checks.judged import judge_node
 from toolkit.checks.kernel.forecast import Foreseen, forecast
 from toolkit.cli.options import Said, parted
-from toolkit.errors import ExitCode, Outcome, Unparsable, UsageError
+from toolkit.errors import ExitCode, Unparsable, UsageError, code_of
 from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
 from toolkit.facts.versions import parse_kernel_release
 from toolkit.groups import Wants
-from toolkit.hosts.host import Host
 from toolkit.report.document import Told
 from toolkit.report.forecast import forecast_report
-from toolkit.rollout.runs import RunFolder
-from toolkit.ssh.transport import Transport
-from toolkit.verbs.access import Fleet
 from toolkit.verbs.cli.session import Session, fleet
-from toolkit.verbs.each import on_each, on_saved
-from toolkit.verbs.reading import read_node
+from toolkit.verbs.each import on_saved
+from toolkit.verbs.reading import read_each
 from toolkit.verbs.saved import read_all
-from toolkit.want import Want
 
 
 def foretell(session: Session, wants: Wants) -> ExitCode:
@@ -39,16 +34,15 @@ def foretell(session: Session, wants: Wants) -> ExitCode:
             "--textfile tells of the kernel that runs, a forecast is of another",
             hint="leave out --textfile, or ask without --kernel and --next-boot",
         )
-    release = _release(said)
+    work = foreseeing(wants, session.today, _release(said))
     if said.text("from_"):
-        saved = read_all(map(Path, parted(said.text("from_"))), [])
-        outcomes = foresee_saved(saved, wants, session.today, release)
+        outcomes = on_saved(read_all(map(Path, parted(said.text("from_"))), []), work)
     else:
         with fleet(said) as opened:
-            outcomes = foresee(opened, wants, session.today, session.folder, release)
+            outcomes = read_each(opened, session.folder, work)
     session.say(forecast_report(outcomes, session.paint, verbose=said.flag("verbose")))
-    told = [Outcome(each.host, _told(each.value), each.error) for each in outcomes]
-    return session.finish(told, session.ended(outcomes, foreseen_code))
+    told = [e.map(lambda found: Told(found.judged, forecast=found.forecast)) for e in outcomes]
+    return session.finish(told, session.ended(outcomes, code_of))
 
 
 def _release(said: Said) -> str:
@@ -66,45 +60,15 @@ def _release(said: Said) -> str:
         ) from None
 
 
-def foreseen_code(outcome: Outcome[Foreseen]) -> ExitCode:
-    """What one host's forecast makes of the exit code."""
-    if outcome.error is not None:
-        return outcome.error.exit_code
-    return outcome.get().exit_code
-
-
-def _told(foreseen: Foreseen | None) -> Told | None:
-    return Told(judged=foreseen.judged, forecast=foreseen.forecast) if foreseen else None
-
-
-def foresee(
-    fleet: Fleet, wants: Wants, today: date, folder: RunFolder, release: str
-) -> list[Outcome[Foreseen]]:
-    """Ask every node once, and judge it as it would be after booting another kernel.
+def foreseeing(wants: Wants, today: date, release: str) -> Callable[[str, Evidence], Foreseen]:
+    """Judges a node, by its name and evidence, as it would be after booting another kernel.
 
     :param release: kernel release; "" for that of each node's next boot.
     """
 
-    def work(host: Host, transport: Transport) -> Foreseen:
-        evidence = read_node(fleet, host, transport)
-        folder.keep_evidence(host.name, evidence)
-        return _foreseen(host.name, evidence, wants.of(host.name), today, release)
-
-    return on_each(fleet, "reading", work)
-
-
-def foresee_saved(
-    saved: Iterable[tuple[str, Evidence]], wants: Wants, today: date, release: str
-) -> list[Outcome[Foreseen]]:
-    """The same from evidence that was saved earlier, with no host."""
-
     def work(name: str, evidence: Evidence) -> Foreseen:
-        return _foreseen(name, evidence, wants.of(name), today, release)
+        want, node = wants.of(name), Node(evidence)
+        judged = judge_node(name, evidence, want, today)
+        return Foreseen(judged, forecast(node, taken(node.fresh(), want), release))
 
-    return on_saved(saved, work)
-
-
-def _foreseen(name: str, evidence: Evidence, want: Want, today: date, release: str) -> Foreseen:
-    judged = judge_node(name, evidence, want, today)
-    node = Node(evidence)
-    return Foreseen(judged, forecast(node, taken(node.fresh(), want), release))
+    return work

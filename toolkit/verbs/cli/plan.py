@@ -41,6 +41,7 @@ from toolkit.rollout.journal import Story
 from toolkit.rollout.run import Rolled
 from toolkit.suites.run import verified_document
 from toolkit.verbs.access import state_dir
+from toolkit.verbs.cli.nodes import each_node
 from toolkit.verbs.cli.rollout import (
     COUNTED,
     ROLLOUT,
@@ -52,11 +53,10 @@ from toolkit.verbs.cli.rollout import (
 )
 from toolkit.verbs.cli.session import Session, access, consent, fleet
 from toolkit.verbs.cli.signing import SIGN, signing_of
-from toolkit.verbs.plan import Planned, plan_all, plan_saved, write_bundles
+from toolkit.verbs.plan import Planned, planning, write_bundles
 from toolkit.verbs.rollback import RolledBack, undoing
 from toolkit.verbs.rollback import rollback as rollback_nodes
 from toolkit.verbs.rollback import undo as undo_nodes
-from toolkit.verbs.saved import read_saved
 from toolkit.want import Modules
 
 DIFF = Option("diff", False, "show the lines that change", anew=True)
@@ -87,12 +87,8 @@ def plan(said: Said) -> ExitCode:
 
 
 def _planned(session: Session, *, untried: bool = False) -> list[Outcome[Planned]]:
-    said, wants, shelf = session.said, session.wants(), shelf_of(session)
-    if said.text("from_"):
-        saved = read_saved(Path(said.text("from_")))
-        return plan_saved(saved, wants, session.today, shelf, untried=untried)
-    with fleet(said) as opened:
-        return plan_all(opened, wants, session.today, session.folder, shelf, untried=untried)
+    work = planning(session.wants(), session.today, shelf_of(session), untried=untried)
+    return each_node(session, work, title="planning")
 
 
 def shelf_of(session: Session) -> Shelf | None:
@@ -151,7 +147,7 @@ def _errors(outcomes: Sequence[Outcome[Planned]]) -> list[tuple[str, ToolkitErro
 
 def judged_of(outcomes: Sequence[Outcome[Planned]]) -> list[Outcome[Judged]]:
     """The verdicts alone."""
-    return [Outcome(e.host, e.value.judged if e.value else None, e.error) for e in outcomes]
+    return [each.map(lambda planned: planned.judged) for each in outcomes]
 
 
 @verb(
@@ -307,10 +303,7 @@ def tell_back(session: Session, rolled: Rolled[RolledBack]) -> ExitCode:
             session.say(f"{outcome.host}: {done}{'; rebooted' * outcome.value.rebooted}")
     for line in errors(((each.host, each.error) for each in outcomes), session.paint):
         session.say(line)
-    told = [
-        Outcome(e.host, Told(steps=tuple(e.value.steps)) if e.value else None, e.error)
-        for e in outcomes
-    ]
+    told = [each.map(lambda back: Told(steps=tuple(back.steps))) for each in outcomes]
     tell_halt(rolled)
     return session.finish(told, ended(session, rolled))
 

@@ -152,10 +152,10 @@ def _tell_before(session: Session, planned: Sequence[Outcome[Planned]]) -> None:
 
 def _tell_after(session: Session, rolled: Rolled[Provisioned]) -> ExitCode:
     outcomes = list(rolled.outcomes.values())
-    after = [Outcome(e.host, e.value.after if e.value else None, e.error) for e in outcomes]
+    after = [each.map(lambda done: done.after) for each in outcomes]
     told = [*_lost(outcomes), *_owed(outcomes), *_out_of_service(outcomes), *_pruned(outcomes)]
     session.say("\n".join(["after", "", report(after, session.paint), *told]))
-    ended_as = [Outcome(e.host, _told(e.value), e.error) for e in outcomes]
+    ended_as = [each.map(_told) for each in outcomes]
     code = ended(session, rolled)
     if code is ExitCode.OK and not any(each.value and each.value.plans for each in outcomes):
         session.healed(rolled.outcomes)
@@ -202,9 +202,7 @@ def _pruned(outcomes: Sequence[Outcome[Provisioned]]) -> list[str]:
     return ["", *map(clean, lines)] if lines else []
 
 
-def _told(done: Provisioned | None) -> Told | None:
-    if done is None:
-        return None
+def _told(done: Provisioned) -> Told:
     plan = done.left or (done.plans[-1] if done.plans else None)
     steps = (*done.steps, *(f"pruned: {line}" for line in done.pruned))
     if done.busy:

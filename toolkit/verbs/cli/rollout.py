@@ -106,14 +106,11 @@ class Resumed:
         hosts = [
             host
             for host in fleet.hosts
-            if self._known(host.name) and self._past(host.name).last not in ENDED
+            if self._known(host.name) and self.past.get(host.name, Past()).last not in ENDED
         ]
         if not hosts:
             raise UsageError("every host of that run has ended", hint="begin another one")
         return replace(fleet, hosts=tuple(hosts))
-
-    def _past(self, host: str) -> Past:
-        return self.past.get(host, Past())
 
     def _known(self, host: str) -> bool:
         return not self.past or host in self.past  # killed before it wrote of any host

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
@@ -16,20 +15,15 @@ from toolkit.cli.options import BMC, HOSTS, REACH, READS, SAVED, WANT, Option, S
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, ToolkitError, UsageError
 from toolkit.evidence import Evidence
-from toolkit.groups import Wants
-from toolkit.hosts.host import Host
 from toolkit.plan.plan import Plan
 from toolkit.report.document import dumps
 from toolkit.report.text import errors
 from toolkit.report.why import Answer, Way, document, tree
-from toolkit.rollout.runs import RunFolder
-from toolkit.ssh.transport import Transport
-from toolkit.verbs.access import Fleet
 from toolkit.verbs.cli.session import Session, fleet
-from toolkit.verbs.each import on_each, on_saved
+from toolkit.verbs.each import on_saved
 from toolkit.verbs.passport import sealed
 from toolkit.verbs.plan import plan_node
-from toolkit.verbs.reading import earlier_ports, read_node
+from toolkit.verbs.reading import read_each
 from toolkit.verbs.saved import read_all
 from toolkit.want import Want
 
@@ -68,10 +62,7 @@ def why(said: Said) -> ExitCode:
     """
     said, about = asked(said)
     session = Session.begin("why", said)
-    outcomes = [
-        Outcome(each.host, _answer(each.value, about) if each.value else None, each.error)
-        for each in _looked(session)
-    ]
+    outcomes = [each.map(lambda node: _answer(node, about)) for each in _looked(session)]
     code = session.ended(outcomes, _code)
     for each in outcomes:
         if each.value:
@@ -119,11 +110,14 @@ def _is_check(word: str) -> bool:
 
 def _looked(session: Session) -> list[Outcome[ExplainedNode]]:
     said, wants = session.said, session.wants()
+
+    def work(name: str, evidence: Evidence) -> ExplainedNode:
+        return explained(name, evidence, wants.of(name), session.today)
+
     if said.text("from_"):
-        saved = read_all(map(Path, parted(said.text("from_"))), [])
-        return look_saved(saved, wants, session.today)
+        return on_saved(read_all(map(Path, parted(said.text("from_"))), []), work)
     with fleet(said) as opened:
-        return look(opened, wants, session.today, session.folder)
+        return read_each(opened, session.folder, work, earlier=True)
 
 
 def _answer(found: ExplainedNode, about: str) -> Answer:
@@ -175,27 +169,6 @@ class ExplainedNode:
     want: Want
     plan: Plan | None  # None where none can be made
     unplanned: str = ""  # why
-
-
-def look(
-    fleet: Fleet, wants: Wants, today: date, folder: RunFolder
-) -> list[Outcome[ExplainedNode]]:
-    """Ask each node once; nothing is changed."""
-
-    def work(host: Host, transport: Transport) -> ExplainedNode:
-        evidence = read_node(fleet, host, transport)
-        folder.keep_evidence(host.name, evidence)
-        before = earlier_ports(folder.path.parent, host.name, evidence, but=folder.path)
-        return explained(host.name, evidence.plus(before), wants.of(host.name), today)
-
-    return on_each(fleet, "reading", work)
-
-
-def look_saved(
-    saved: Iterable[tuple[str, Evidence]], wants: Wants, today: date
-) -> list[Outcome[ExplainedNode]]:
-    """The same from evidence that was saved earlier, with no host."""
-    return on_saved(saved, lambda name, found: explained(name, found, wants.of(name), today))
 
 
 def explained(name: str, evidence: Evidence, want: Want, today: date) -> ExplainedNode:

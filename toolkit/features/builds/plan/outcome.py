@@ -116,7 +116,9 @@ def _stopped(inputs: Inputs, frame: Frame, evidence: Evidence) -> BuildFailure:
         inputs,
         frame.key,
         frame.exit,
-        said.found if frame.key == "make" else _last(lines) or said.found,
+        said.found
+        if frame.key == "make"
+        else next((line.strip() for line in reversed(lines) if line.strip()), "") or said.found,
         said.cause,
         # What DKMS would have one read lay in a scratch folder, which is gone.
         _READ if "make.log" in said.action else said.action,
@@ -144,10 +146,6 @@ def _failure(inputs: Inputs, step: str, found: str, lines: list[str]) -> BuildFa
 def _lines(evidence: Evidence, step: str) -> list[str]:
     frame = evidence.frames.get(f"{step}.output")
     return frame.text.split("\n")[:-1] if frame else []
-
-
-def _last(lines: list[str]) -> str:
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
 class BuildState(StrEnum):

@@ -11,7 +11,6 @@ import subprocess
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Self
 
 from toolkit.errors import TransportError
@@ -64,12 +63,7 @@ class Emulated:
                 ) from why
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._child is not None:
             with suppress(ProcessLookupError):
                 self._child.kill()

@@ -136,7 +136,9 @@ def _tmpfiles(login: _Pair, host: _Pair) -> str:
         (_SSHD, "0644", settings.encode()),
     )
     lines = [f"d {PLACE} 0755 root root - -"]
-    lines += [f"f+~ {path} {mode} root root - {_base64(data)}" for path, mode, data in rows]
+    lines += [
+        f"f+~ {path} {mode} root root - {b64encode(data).decode()}" for path, mode, data in rows
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -148,10 +150,6 @@ def _cloud_config(login: _Pair, host: _Pair) -> str:
         f"ssh_keys:\n  ed25519_private: |\n{private}  ed25519_public: {host.public}\n"
         f"users:\n  - name: root\n    ssh_authorized_keys:\n      - {login.public}\n"
     )
-
-
-def _base64(data: bytes) -> str:
-    return b64encode(data).decode()
 
 
 def _pair() -> _Pair:

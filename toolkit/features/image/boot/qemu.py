@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from toolkit.errors import UsageError
-from toolkit.untrusted import read_json
 
 QEMU = "qemu-system-x86_64"
 # RHEL has another program, qemu-kvm, without the drive that cloud-init is given.
@@ -167,12 +166,6 @@ def find_uefi(folder: Path) -> Uefi:
         "the disk boots by UEFI alone, and no firmware for that is here",
         hint="apt install ovmf (dnf install edk2-ovmf)",
     )
-
-
-def virtual_size(disk: Path) -> int:
-    """Bytes that the disk has for whoever boots it."""
-    told = read_json(ask("qemu-img", "info", "-U", "--output=json", str(disk)))
-    return int(told["virtual-size"])
 
 
 def ask(*words: str) -> bytes:

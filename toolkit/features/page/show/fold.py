@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from toolkit.checks.breakages import Known
+from toolkit.checks.breakages import KnownBreakage
 from toolkit.checks.check import Check, Finding, Gap, Status, Verdict
 from toolkit.checks.judged import Judged
 from toolkit.features.page.show.seen import Excerpt, SeenNode
@@ -86,7 +86,7 @@ class Fold:
     finding: Finding
     who: Who
     waived: str  # until when, and why; "" where it is not
-    known: tuple[Known, ...]
+    known: tuple[KnownBreakage, ...]
     details: tuple[tuple[Who, tuple[str, ...]], ...] = ()  # DETAILS of them, and one for "more"
     commands: tuple[str, ...] = ()
     sources: tuple[FoldedSource, ...] = ()
@@ -231,7 +231,7 @@ class Folder:
             yield FoldedSource(key, source, tuple(shown), self.who(left) if left else None)
 
 
-def _known(judged: Judged, verdict: Verdict) -> tuple[Known, ...]:
+def _known(judged: Judged, verdict: Verdict) -> tuple[KnownBreakage, ...]:
     """The breakages that explain a failure; a pass needs no explanation."""
     if verdict.status is not Status.FAIL:
         return ()

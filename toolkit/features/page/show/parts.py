@@ -11,7 +11,7 @@ from datetime import datetime
 
 from toolkit.checks.check import Check, Gap, Impact
 from toolkit.checks.outliers import Difference
-from toolkit.facts.rdma.measured import Measured
+from toolkit.facts.rdma.measured import MeasuredPair
 from toolkit.features.page.show.fold import Fold, Who
 from toolkit.features.page.show.seen import Carry, Heat
 from toolkit.plural import counted
@@ -122,7 +122,7 @@ class NodePart:
     idle: int = 0  # n/a
     grid: int = -1  # number of its grid; -1 for none
     no_grid: str = ""
-    measured: tuple[Measured, ...] = ()
+    measured: tuple[MeasuredPair, ...] = ()
     error: str = ""
     hint: str = ""
 

@@ -18,14 +18,13 @@ from toolkit.checks.judged import Judged
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
-from toolkit.facts.rdma.measured import SIMULATED, Measured
+from toolkit.facts.rdma.measured import SIMULATED, MeasuredPair
 from toolkit.facts.text.secrets import hide_secrets
 from toolkit.features.predict.plan.totals import Prediction, predict
 from toolkit.features.topology.show.view import TopologyView, view
 from toolkit.groups import Wants
 from toolkit.report.pages import plain
 from toolkit.throughput.inputs import NOT_TOLD
-from toolkit.throughput.pair import PairPrediction
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,16 @@ def carry(told: Prediction) -> Carry | None:
     """The table of one node; None where nothing tells of a pair."""
     alike: dict[tuple[str, ...], list[tuple[str, str]]] = {}
     for pair in told.nearest:
-        alike.setdefault(_figures(pair), []).append((pair.gpu, pair.name or pair.hca))
+        alike.setdefault(
+            (
+                pair.now.figure,
+                pair.now.limit,
+                f"{pair.collective.figure}, limited by {pair.collective.limit}",
+                pair.without_gdr.figure,
+                pair.blocked,
+            ),
+            [],
+        ).append((pair.gpu, pair.name or pair.hca))
     if not alike:
         return None
     paths = tuple(Path(tuple(pairs), *figures) for figures, pairs in alike.items())
@@ -67,7 +75,7 @@ def carry(told: Prediction) -> Carry | None:
     )
 
 
-def in_short(path: Path, figures: Iterable[Measured]) -> str:
+def in_short(path: Path, figures: Iterable[MeasuredPair]) -> str:
     """What was measured over the pairs of a path, in a few words; "" where nothing was."""
     mine = [each for each in figures if (each.gpu, each.hca) in path.pairs]
     if not mine:
@@ -77,16 +85,6 @@ def in_short(path: Path, figures: Iterable[Measured]) -> str:
     span = f"{low} GB/s" if low == high else f"{low}-{high} GB/s"
     times = f", {len(mine)} times" if len(mine) > 1 else ""
     return span + times + SIMULATED * any(each.tool.endswith(SIMULATED) for each in mine)
-
-
-def _figures(pair: PairPrediction) -> tuple[str, str, str, str, str]:
-    return (
-        pair.now.figure,
-        pair.now.limit,
-        f"{pair.collective.figure}, limited by {pair.collective.limit}",
-        pair.without_gdr.figure,
-        pair.blocked,
-    )
 
 
 LINES, WIDE = 30, 240  # of one excerpt, and of one of its lines

@@ -10,7 +10,7 @@ from toolkit import __version__
 from toolkit.checks.check import Finding, Gap, Impact, Status
 from toolkit.checks.outliers import Comparison, compare
 from toolkit.errors import Outcome, ToolkitError
-from toolkit.facts.rdma.measured import Measured
+from toolkit.facts.rdma.measured import MeasuredPair
 from toolkit.features.page.show.fold import Fold, Folder
 from toolkit.features.page.show.parts import (
     MEANS,
@@ -44,7 +44,7 @@ def make(
     passing: dict[tuple[str, Finding], tuple[Excerpt, ...]],
     profile: str,
     when: datetime,
-    measured: Mapping[str, tuple[Measured, ...]] | None = None,
+    measured: Mapping[str, tuple[MeasuredPair, ...]] | None = None,
 ) -> Page:
     """Fold a fleet.
 
@@ -136,7 +136,7 @@ def _grids(seen: Sequence[SeenNode | None], folder: Folder) -> tuple[list[Grid],
 
 
 def _carries(
-    seen: Sequence[SeenNode | None], folder: Folder, figures: Mapping[str, tuple[Measured, ...]]
+    seen: Sequence[SeenNode | None], folder: Folder, figures: Mapping[str, tuple[MeasuredPair, ...]]
 ) -> list[PartCarrying]:
     """Each prediction once, the most frequent first, with what its nodes came to."""
     kinds: dict[Carry, list[int]] = {}
@@ -198,7 +198,7 @@ def _nodes(
     outcomes: Sequence[Outcome[SeenNode]],
     folds: list[Fold],
     grids: dict[int, int],
-    figures: Mapping[str, tuple[Measured, ...]],
+    figures: Mapping[str, tuple[MeasuredPair, ...]],
 ) -> tuple[NodePart, ...]:
     mine: list[list[Fold]] = [[] for _ in outcomes]
     for each in folds:
@@ -215,7 +215,7 @@ def _node(
     outcome: Outcome[SeenNode],
     mine: list[Fold],
     grid: int,
-    figures: tuple[Measured, ...],
+    figures: tuple[MeasuredPair, ...],
 ) -> NodePart:
     name = plain(outcome.host)
     if outcome.value is None:

@@ -12,7 +12,7 @@ from functools import partial
 
 from toolkit.compat.rows import Confidence
 from toolkit.compat.throughput import Constants, CpuClass, Range, constants
-from toolkit.errors import NoEvidence, Unparsable, UsageError
+from toolkit.errors import NoEvidence, Unparsable, UsageError, read_or
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.pairs import Pairs
 from toolkit.facts.pci.topology import Distance
@@ -24,7 +24,7 @@ from toolkit.throughput.inputs import Load, PairInputs
 from toolkit.throughput.model import Term, least
 from toolkit.throughput.pair import COHERENT, PairPrediction, link_term, predict_pair
 from toolkit.throughput.ports import no_port_up
-from toolkit.throughput.reading import Gaps, know, read_or, read_pair
+from toolkit.throughput.reading import Gaps, know, read_pair
 
 _ANY_MEMORY = Range(300, 100, 1000)  # GB/s of STREAM, where nothing tells
 
@@ -46,7 +46,12 @@ def ring(told: list[PairInputs], made: list[PairPrediction], c: Constants) -> Te
     whole, slowest = Range.together(spans), min(each.low for each in spans)
     held_up = Range(whole.value, min(whole.low, slowest * len(spans)), whole.high)
     terms = [Term(held_up, words)]
-    cards = _cards(told, c)
+    cards = {
+        each.hca.rpartition(".")[0] or each.hca: link_term(
+            each.hca_link, each.payload, "HCA", c
+        ).span
+        for each in told
+    }
     if len(cards) < len(best):
         share = Range.together(cards.values()) * c["ring-efficiency"]
         terms.append(Term(share, f"PCIe of {counted(len(cards), 'card')} with several HCAs"))
@@ -82,16 +87,6 @@ def staged_node(
     return least(terms)
 
 
-def _cards(told: list[PairInputs], c: Constants) -> dict[str, Range]:
-    """The link of each card: the functions of one share it."""
-    return {
-        each.hca.rpartition(".")[0] or each.hca: link_term(
-            each.hca_link, each.payload, "HCA", c
-        ).span
-        for each in told
-    }
-
-
 def _uplinks(told: list[PairInputs], c: Constants) -> Term | None:
     """Where GPU and HCA share an uplink, both directions of the copy cross it: half each."""
     if not all(each.uplink for each in told):
@@ -110,10 +105,7 @@ def memory_bandwidth(
     node: Node, cpu: CpuClass | None, c: Constants
 ) -> tuple[Range, tuple[str, ...]]:
     """STREAM of all sockets together, by the channels that the processors have."""
-    try:
-        sockets = node.setup.sockets
-    except (NoEvidence, Unparsable):
-        sockets = 0
+    sockets = read_or(lambda: node.setup.sockets, 0)
     if cpu is None or not cpu.memory:
         return _ANY_MEMORY, ("bandwidth of host memory not known: processor not in the table",)
     whole = c["stream-share"] * cpu.memory
@@ -200,10 +192,7 @@ def _nearest(told: Pairs) -> dict[str, Distance]:
 
 def _serving(node: Node, pairs: tuple[PairInputs, ...]) -> frozenset[str]:
     """HCAs that jobs use: as their roles tell, else those that are nearest to a GPU."""
-    try:
-        found = {each.address for each in node.compute_hcas}
-    except (NoEvidence, Unparsable):
-        found = set()
+    found = read_or(lambda: {each.address for each in node.compute_hcas}, set())
     near = {each.hca for each in pairs if each.best}
     ours = near & found or near
     none: tuple[RdmaDevice, ...] = ()

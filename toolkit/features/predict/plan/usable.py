@@ -5,23 +5,17 @@ from __future__ import annotations
 from toolkit.checks.check import Status
 from toolkit.checks.consumers.path import dmabuf_gap, peermem_gap
 from toolkit.checks.gpu.gpu import gpu_class
-from toolkit.errors import NoEvidence, Unparsable
+from toolkit.errors import NoEvidence, Unparsable, read_or
 from toolkit.facts.node.node import Node
 from toolkit.want import Want
 
 
 def path_gap(node: Node) -> str | None:
     """Why neither path is usable; "" where one is, None where it was not read."""
-    try:
-        peermem = peermem_gap(node)
-    except (NoEvidence, Unparsable):
-        peermem = None
+    peermem = read_or(lambda: peermem_gap(node), None)
     if peermem == "":
         return ""
-    try:
-        dmabuf = dmabuf_gap(node, Want())
-    except (NoEvidence, Unparsable):
-        dmabuf = None
+    dmabuf = read_or(lambda: dmabuf_gap(node, Want()), None)
     if dmabuf == "":
         return ""
     if peermem is None or dmabuf is None:

@@ -8,13 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from toolkit.errors import TransportError, UsageError
-from toolkit.facts.slurm import (
-    SlurmConfig,
-    SlurmNode,
-    parse_config,
-    parse_nodes,
-    parse_nodesets,
-)
+from toolkit.facts.slurm import SlurmConfig, SlurmNode, parse_config, parse_nodes, parse_nodesets
 from toolkit.features.slurm.io import Slurm
 from toolkit.features.slurm.plan import unsure
 from toolkit.hosts.addresses import parse_spot

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 
 from toolkit.errors import ApplyError, TransportError
-from toolkit.facts.slurm import JOB_FORMAT, SlurmJob, SlurmNode, parse_jobs
+from toolkit.facts.slurm import JOB_FORMAT, SlurmNode, parse_jobs
 from toolkit.features.slurm.plan import (
     BOOTING,
     FAILED,
@@ -94,7 +94,7 @@ class SlurmService:
                 )
             if not node.working:
                 return
-            jobs = who_runs(self._jobs(name))
+            jobs = who_runs(parse_jobs(self.site.commands.jobs(JOB_FORMAT, node=name)))
             if time.monotonic() - since > self.jobs_s:
                 raise JobsRemain(
                     f"{host.name}: after {self.jobs_s:g} s {jobs} still runs",
@@ -105,9 +105,6 @@ class SlurmService:
                 said = jobs
             time.sleep(min(pause, max(0.0, since + self.jobs_s - time.monotonic()) + _POLL_S))
             pause = min(pause * 1.5, _LONGEST_S)
-
-    def _jobs(self, name: str) -> tuple[SlurmJob, ...]:
-        return parse_jobs(self.site.commands.jobs(JOB_FORMAT, node=name))
 
     def give_back(self, host: Host, say: Say) -> str:
         """See ``Drainer``."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
 
 from toolkit.features.topology.show.view import NOT_READ, GpuWay, Root, TopologyView, TreePlace
 from toolkit.plural import counted
-from toolkit.report.document import Json
+from toolkit.report.document import Json, picked
 from toolkit.report.table import WIDTH, Ink, Painter, clean, columns
 
 _LEAST = 8  # characters that are left of a name
@@ -119,26 +118,4 @@ def _grid(view: TopologyView) -> Iterator[str]:
 
 def as_json(view: TopologyView) -> dict[str, Json]:
     """The same for machines."""
-    return {
-        "name": view.host,
-        "source": view.source,
-        "gpus": list(view.gpus),
-        "hcas": list(view.hcas),
-        "roots": [_plain(root) for root in view.roots],
-        "pairs": [_plain(way) for way in view.ways],
-        "notes": list(view.notes),
-    }
-
-
-def _plain(value: Root | TreePlace | GpuWay) -> dict[str, Json]:
-    return {field.name: _json(getattr(value, field.name)) for field in fields(value)}
-
-
-def _json(value: object) -> Json:
-    if isinstance(value, Root | TreePlace | GpuWay):
-        return _plain(value)
-    if isinstance(value, tuple):
-        return [_json(each) for each in value]
-    if value is None or isinstance(value, str | bool | int | float):
-        return value
-    return str(value)
+    return picked(view, "name=host source gpus hcas roots pairs=ways notes")

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from toolkit.errors import NoEvidence, Unparsable
+from toolkit.errors import NoEvidence, Unparsable, read_or
 from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.config_space import Acs, AcsRegisters
 from toolkit.facts.pci.functions import PciFunction, PciTree
 from toolkit.facts.pci.pairs import NamedPair, PairSource
 from toolkit.facts.rdma.hca_roles import HcaRole
-from toolkit.throughput.reading import read_or
 
 _BITS = {
     Acs.REQUEST_REDIRECT: "ReqRedir",
