@@ -46,6 +46,7 @@ def first(folder: Path, files: Mapping[str, str], inventory: str = HOSTS) -> Hos
         ({"group_vars/gpu": "ansible_port: 1\n", "host_vars/n1.yml": "ansible_port: 2\n"}, 2),
         ({"host_vars/n2.yml": "ansible_port: 2\n"}, 0),
         ({"group_vars": "no folder"}, 0),
+        ({"group_vars/gpu": "ansible_port: [1]\n"}, 0),
         ({"group_vars/ungrouped": "ansible_port: 1\n"}, 0),
     ],
 )
@@ -166,6 +167,9 @@ def test_what_only_ansible_reads_is_asked_of_it(
     program.write_text("#!/bin/sh\necho '[ERROR]: no such region' >&2; exit 1\n")
     with pytest.raises(InventoryError, match=r"ansible-inventory: \[ERROR\]: no such region"):
         read_inventory(source)
+    program.write_text("#!/bin/sh\necho 'Unable to parse x as an inventory source' >&2; echo {}\n")
+    with pytest.raises(InventoryError, match="Ansible cannot read it"):
+        read_inventory(source)
 
 
 @pytest.mark.parametrize(
@@ -198,3 +202,9 @@ def test_the_table_shows_each_way_and_whom_nobody_reaches(tmp_path: Path) -> Non
     ]
     assert told.stdout.count("op@gate") == 2
     assert "n2 is reached by ansible_connection=docker, and we have SSH alone" in told.stdout
+
+
+def test_what_ansible_lists_may_be_in_a_vault() -> None:
+    variables = {"ansible_port": {"__ansible_vault": VAULT}, "disks": ["a"], "n": {"x": 1}}
+    told = listed(json.dumps({"_meta": {"hostvars": {"n1": variables}}}), "x")["all"].hosts["n1"]
+    assert {name: each.vault for name, each in told.items()} == {"ansible_port": True}

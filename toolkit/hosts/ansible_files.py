@@ -124,7 +124,7 @@ def listed(text: str, where: str) -> dict[str, Group]:
 
 def _values(variables: dict[str, object], where: str) -> dict[str, VariableValue]:
     return {
-        name: VariableValue(str(value), where, vault=False)
+        name: VariableValue(str(value), where)
         for name, value in variables.items()
         if isinstance(value, str | int)
     } | {

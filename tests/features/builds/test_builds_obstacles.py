@@ -52,6 +52,11 @@ RT = ("CONFIG_PREEMPT_RT=y", "CONFIG_MODVERSIONS=y")
             "build for a kernel without PREEMPT_RT", id="rt",
         ),
         pytest.param(
+            replace(INSTALLED, config=RT), Part.PEERMEM,
+            f"{KERNEL} is a real-time kernel, which the driver refuses",
+            "build for a kernel without PREEMPT_RT", id="rt-and-peermem-alone",
+        ),
+        pytest.param(
             Survey(packages=(MLNX,)), Part.DRIVER, "no source of the driver is below /usr/src",
             "install the driver's DKMS package there", id="no-driver",
         ),
