@@ -146,7 +146,7 @@ def _anybodys(folder: os.stat_result, user: int) -> bool:
 
 @functools.cache
 def _say(note: str) -> None:
-    print(note, file=sys.stderr, flush=True)
+    print(note, file=sys.stderr)
 
 
 def from_home(path: str) -> Path:

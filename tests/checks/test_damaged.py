@@ -13,11 +13,23 @@ from datetime import date
 from random import Random
 
 from tests.checks.test_told_cards import card, mlnx_qos, module, statistics
+from tests.checks.test_told_cluster import listed_pods, node_offers, plugin_log
 from tests.checks.test_told_containers import POD, described, inspected, written
 from tests.checks.test_told_fabric import device_list, listed, stated
+from tests.checks.test_told_modules import (
+    DOWN,
+    EXPORT,
+    MISSING,
+    SWITCH,
+    UP,
+    config_lines,
+    step,
+    symbol_line,
+)
 from tests.checks.test_told_otherwise import ibstatus, rdma_link, stamp
 from tests.checks.test_told_ports import mlxlink
 from tests.checks.test_told_refusals import refusals
+from tests.checks.test_told_stack import LOOP, listed_nodes, managed, register, sections
 from tests.corpus.expected import EXPECTED
 from tests.corpus.known import CORPUS, HERE
 from tests.evidence.test_properties import LISTS
@@ -58,6 +70,19 @@ def texts(draw: Random) -> list[str]:
         inspected(draw, rdma=True, memlock=-1, pins=True),
         *(form(draw, "nvidia-imex", "failed failed") for form in (listed, stated)),
         device_list(draw, ["mlx5_0", "rxe0"]),
+        *(listed_pods(draw, ill=ill) for ill in (None, 1)),
+        *(plugin_log(draw, some=some) for some in (True, False)),
+        node_offers(draw, {"rdma/hca": (63, 0), "rdma/roce": (63, 63)}),
+        LOOP + register(draw, "03:00.0", 0x1D) + register(draw, "04:00.0", 0),
+        "".join(symbol_line(draw, each, "ib_core") for each in ("x", EXPORT, "y")),
+        config_lines(draw, ["options nvidia NVreg_EnableStreamMemOPs=1", "blacklist mlx5_ib"])
+        + "$ cat /proc/driver/nvidia/params\nResmanDebugLevel: 1\nEnableStreamMemOPs: 0\n"
+        + 'GrdmaPciTopoCheckOverride: 2\nRmMsg: ""\n',
+        listed_nodes(draw, ["uverbs0", "umad0", "rdma_cm"]),
+        managed(draw, ["28.39.1002", "28.39.3560"]),
+        sections(draw, [(131072, 81559), (256, 81559)], memory=True),
+        step(draw, DOWN, "OK") + step(draw, UP, "FAILED") + step(draw, UP, "OK"),
+        f"{MISSING}$ lspci -nn\n{SWITCH}",
     ]
     found = [*LISTS.values(), *ports, *told, log, REPORT]
     if HERE:

@@ -65,6 +65,10 @@ TWO_CLIENTS = (
     "$ lsmod | grep peer\nnv_peer_mem 16384 0\nnvidia_peermem 16384 0\n"
     "ib_core 491520 2 nv_peer_mem,nvidia_peermem\nnvidia 56717312 2 nv_peer_mem,nvidia_peermem\n"
 )
+KALLSYMS = (
+    "$ sudo grep ib_register_peer_memory_client /proc/kallsyms\n"
+    "ffffffffc0e4a2c0 T ib_register_peer_memory_client\t[ib_core]\n"
+)
 LOADED = "peermem.bound peermem.loadable peermem.loaded peermem.provider peermem.unknown_symbol"
 # DKMS's words around a failed build, and what Ubuntu's crash reporter says in the midst of them.
 VOLTA = (
@@ -129,6 +133,75 @@ def judged(text: str, folder: Path) -> tuple[str, str]:
         pytest.param(STUB.replace("depends:", "depends: ib_uverbs,nvidia"), "", "", id="modinfo"),
         pytest.param(GDR, "gdrcopy.driver", "", id="gdrcopy-without-its-driver"),
         pytest.param(NO_GSP, "nvidia.present", "", id="too-old-for-the-open-modules"),
+        pytest.param(KALLSYMS, "", "ib.peer_symbol", id="kallsyms-of-ofed"),
+        pytest.param(KALLSYMS.replace("register_peer", "x"), "", "", id="kallsyms-without-it"),
+        pytest.param(
+            "$ kubectl get pods -n gpu-operator\nNAME READY STATUS RESTARTS AGE\nnvidia-driver-"
+            "daemonset-x7c2p 1/2 CrashLoopBackOff 12 (3m ago) 47m\nnvidia-operator-validator-9qz4l "
+            "0/1 Init:0/4 0 47m\n",
+            "ctr.rdma_devices",
+            "",
+            id="driver-pod-crashes",
+        ),
+        pytest.param(
+            "$ kubectl logs rdma-shared-dp-ds-x7c2p\n2026/11/28 09:01:02 Warning: no devices in "
+            "device pool, creating empty resource server for hca_shared_devices_a\n",
+            "ctr.rdma_devices",
+            "",
+            id="device-plugin-without-devices",
+        ),
+        pytest.param(
+            "Name:    gpu01\nRoles:   worker\nCapacity:\n  nvidia.com/gpu:  8\n  rdma/hca:  63\n"
+            "Allocatable:\n  nvidia.com/gpu:  8\n  rdma/hca:  0\nSystem Info:\n",
+            "ctr.rdma_devices",
+            "",
+            id="rdma-not-allocatable",
+        ),
+        pytest.param(
+            "$ setpci -s 17:00.0 ECAP_ACS+6.w\n001d\n$ setpci -s 18:00.0 ECAP_ACS+6.w\n0000\n",
+            "",
+            "",
+            id="acs-of-two-bridges-alone",
+        ),
+        pytest.param("# rdma system\nnetns exclusive copy-on-fork on\n", "", "", id="netns"),
+        pytest.param("$ ls /dev/infiniband\nrdma_cm\n", "rdma.devices", "", id="no-uverbs"),
+        pytest.param("$ ls /dev/infiniband\nrdma_cm  umad0  uverbs0\n", "", "", id="uverbs"),
+        pytest.param(
+            "$ nvidia-smi -q | grep -A3 BAR1\n    BAR1 Memory Usage\n        Total     : 256 MiB\n"
+            "        Used      : 4 MiB\n        Free      : 252 MiB\n",
+            "pcie.bar1",
+            "",
+            id="bar1-of-256-mib",
+        ),
+        pytest.param(
+            "# /etc/init.d/openibd restart\nUnloading HCA driver:   [  OK  ]\nFailed loading "
+            "kernel module mlx5_ib:   [FAILED]\nLoading HCA driver and Access Layer:   [FAILED]\n",
+            "ofed.openibd",
+            "",
+            id="openibd-cannot-load",
+        ),
+        pytest.param(
+            "$ grep -r mlx5 /etc/modprobe.d\n/etc/modprobe.d/blacklist-ofed-modules.conf:blacklist "
+            "mlx5_core\n",
+            "modules.blacklist",
+            "",
+            id="left-behind-by-a-container",
+        ),
+        pytest.param(
+            "$ grep -h NVreg /etc/modprobe.d/*\noptions nvidia NVreg_EnableStreamMemOPs=1\n"
+            "$ cat /proc/driver/nvidia/params\nResmanDebugLevel: 4294967295\n"
+            'EnableStreamMemOPs: 0\nRegistryDwords: ""\nRmMsg: ""\n',
+            "nvidia.params",
+            "",
+            id="configured-and-not-live",
+        ),
+        pytest.param(
+            "$ systemctl status nvidia-fabricmanager\nUnit nvidia-fabricmanager.service could not "
+            "be found.\n",
+            "",
+            "",
+            id="no-fabric-manager-and-no-nvswitch-told",
+        ),
         pytest.param(TWO_CLIENTS, "peermem.legacy_conflict", LOADED, id="nv_peer_mem-too"),
     ],
 )
@@ -289,7 +362,7 @@ def test_what_mlxfwmanager_asks_about_is_no_setting(tmp_path: Path) -> None:
     update = "Device #1:\n----------\n\n  Device Type:      ConnectX6\n  PSID:  MT_0000000223\n"
     (tmp_path / "t.txt").write_text(f"$ rdma link\n{DOWN_LINK}$ mlxfwmanager\n{update}")
     ((_, evidence),) = read_saved(tmp_path / "t.txt")
-    assert list(evidence.frames) == ["rdma-link"]
+    assert list(evidence.frames) == ["rdma-link", "mlxfwmanager"]
 
 
 DOWN_LINK = "link mlx5_0/1 state DOWN physical_state DISABLED netdev eth0\n"

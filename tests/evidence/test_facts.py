@@ -86,23 +86,27 @@ NOTHING: dict[str, object] = {
     **dict.fromkeys(
         ("cross_matrix", "dcgmi_diag", "earlier_ports", "fi_info", "gdrcopy_sanity", "gdscheck",
          "grub_default", "kube_gpus", "listed_devices", "lsmod", "make_log", "nccl_log",
-         "peermem_said", "rdma_topo", "registration", "ucx_info", "ucx_run")
+         "peermem_said", "plugin_log", "rdma_topo", "registration", "said_config", "said_symbols",
+         "shared_netns", "ucx_info", "ucx_run")
     ),
     **dict.fromkeys(
         ("companions_probed", "devinfo_given", "drivers_told", "given_kernel", "has_bios_text",
          "has_bmc", "has_dmi", "has_gpu_rows",
          "has_log", "has_nvlinks", "has_rdma", "is_guest", "knows_cmdline", "knows_cpu",
-         "knows_images", "knows_pci", "knows_state", "no_driver", "peermem_changed", "probed",
-         "role_told", "tells_rdma"),
+         "knows_images", "knows_pci", "knows_state", "no_driver", "nodes_listed", "openibd_given",
+         "peermem_changed", "probed",
+         "role_told", "tells_containers",
+         "tells_rdma"),
         False,
     ),
     **dict.fromkeys(
         ("api_mismatch", "bmc_lockdown", "hostname", "lists_no_hca", "modprobe_said",
-         "peermem_container"), ""
+         "nodes_closed", "peermem_container"), ""
     ),
     **{name: {} for name in ("counted_ports", "left", "own_interfaces", "qos_asked", "said_links",
                              "said_qos", "said_signers", "services", "unsupported_gpus")},
-    **dict.fromkeys(("asked_containers", "cards", "collective_runs", "gdsio_runs", "perftest_runs",
+    **dict.fromkeys(("acs_said", "asked_containers", "bar1_alone", "cards", "collective_runs",
+                     "gdsio_runs", "offered", "perftest_runs", "pod_list", "said_firmware",
                      "said_limits", "said_pcie_links", "ucx_refused"), ()),
     "ethtool_said": EthtoolSaid(),
     "inside": None,
@@ -111,6 +115,7 @@ NOTHING: dict[str, object] = {
     "lspci_differences": (),
     "not_inserted": (),
     "dark_devices": (),
+    "tagged_modules": frozenset(),
 }  # fmt: skip
 FRAMES = {
     "inside/process": "inside_leader",
@@ -222,6 +227,7 @@ FRAMES = {
     "passport-since": "passport_since",
     "passport-verified": "passport_verified",
     "pci": "compute_hcas hcas near_pairs nvswitches pairs pci pci_config platform tree_pairs",
+    "openibd-said": "openibd_said",
     "pci-resources": "regions",
     "peermem-modinfo": "peermem_files",
     "peermem-params": "peermem_params",

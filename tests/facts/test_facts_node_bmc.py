@@ -67,6 +67,8 @@ def test_a_bmc_that_could_not_be_read_says_why_in_its_own_words() -> None:
 def test_a_bmc_that_could_not_be_read_and_does_not_say_why_is_no_health_either() -> None:
     with pytest.raises(NoEvidence, match="no answer in time"):
         _ = node(Frame("bmc", State.TIMEOUT, "https://bmc07")).bmc
+    with pytest.raises(NoEvidence, match="bmc07"):
+        _ = node(Frame("bmc", State.FAILED, "https://bmc07", "\n", 4)).bmc
 
 
 def test_current_and_pending_values_are_told_side_by_side() -> None:

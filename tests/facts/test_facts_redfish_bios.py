@@ -150,6 +150,13 @@ def test_a_number_with_a_display_name_means_what_that_says() -> None:
     assert (sriov.value.raw, sriov.value.meaning) == ("1", Meaning.OFF)
 
 
+def test_a_choice_without_any_name_is_none() -> None:
+    entry = {"AttributeName": "A", "Value": [{}, {"ValueName": "1"}, {"ValueDisplayName": "On"}]}
+    registry = {"RegistryEntries": {"Attributes": [entry]}}
+    bios = parse_bios('{"Attributes": {"A": "1"}}', json.dumps(registry))
+    assert [each.value for each in bios.attributes["A"].allowed] == ["1", "On"]
+
+
 def test_of_two_entries_with_one_name_the_first_counts() -> None:
     entries = [{"AttributeName": "A", "DisplayName": each} for each in ("first", "second")]
     registry = {"RegistryEntries": {"Attributes": entries}}

@@ -77,6 +77,7 @@ KINDS = (
          r"\| NVIDIA-SMI \d"),
     Kind("nvidia-smi-q", "nvidia-smi-q", r"nvidia-smi (?:-q|--query)(?: |$)",
          r"^=+NVSMI LOG=+$|^[ \t]*<nvidia_smi_log>|^Unable to determine the device handle for |"
+         r"^[ \t]*BAR1 Memory Usage[ \t]*$|"
          r"^Failed to initialize NVML: "
          r"|^NVIDIA-SMI has failed because |^No devices were found\s*$"),
     Kind("dcgmi-diag", "dcgmi-diag", r"dcgmi diag\b", r"^\| Diagnostic\s+\| Result\b"),
@@ -91,9 +92,10 @@ KINDS = (
          r"^\[\s*\{\s*\"ifindex\": ?\d+,\s*\"(?:ifname\": ?\"[^\"]+\",\s*\")?port\": ?\d"),
     Kind("show-gids", "show-gids", r"show_gids\b", r"^DEV\s+PORT\s+INDEX\s+GID\s"),
     Kind("systemctl-status", "systemctl-status",
-         r"systemctl (?:-\S+ )*(?:status|list-units|show|--failed)\b",
+         r"systemctl (?:-\S+ )*(?:status|list-units|show|--failed|(?:re)?start)\b",
          r"^[ \t]*(?:\S[ \t]+)?[\w@.:-]+\.service[ \t]+(?:loaded|masked|not-found|bad-setting)"
          r"\s+(?:active|inactive|failed|activating|deactivating|reloading)\s+[a-z-]+\b|"
+         r"^Unit \S+\.service could not be found\.$|^Job for \S+\.service failed |"
          r"^[ \t]*(?:\S )?[\w@.:-]+\.service(?: - .*)?\n(?:[ \t].*\n){0,3}?[ \t]*Loaded: "),
     Kind("fi-info", "fi-info", r"fi_info\b", r"^fi_getinfo: |^provider: \S",
          r"fi_getinfo: |provider: \S.*\n\s+fabric: "),
@@ -109,6 +111,32 @@ KINDS = (
          r"^(?=.*\b(?:pci\.bus_id|driver_version|name|uuid)\b)[\w.]+(?: \[[^]]*\])?(?:, ?[\w.]+"
          r"(?: \[[^]]*\])?){2,}$"),
     Kind("dmidecode", "dmidecode", r"dmidecode(?! \d)", r"^# dmidecode \d|^SMBIOS [\d.]+ present"),
+    Kind("setpci", "setpci-said", r"(?:for\b.*\b)?setpci\b",
+         rf"^[ \t]*{_PCI}[ :]*(?:\(ecap 000d @\w+\) @\w+|E?CAP_?ACS\S*)?[ :=]+[0-9a-f]{{4}}[ \t]*$"
+         rf"|^setpci: (?:{_PCI}: Instance|Warning: No devices selected)"),
+    Kind("nvidia-params", "nvidia-params",
+         r"(?:cat|[ef]?grep\b.*) /proc/driver/nvidia/(?:\./)?params\b",
+         r"^(?:ResmanDebugLevel|EnableStreamMemOPs|EnableResizableBar|EnablePCIERelaxedOrderingMode"
+         r"|NvLinkDisable|DmaRemapPeerMmio|ImexChannelCount|GrdmaPciTopoCheckOverride"
+         r"|CoherentGPUMemoryMode|RegistryDwords): (?:\d+$|\")"),
+    Kind("modprobe-d", "modprobe-d-said",
+         r"(?:cat|head|tail|[ef]?grep)\b.* /etc/modprobe\.d\b|modprobe (?:-c|--showconfig)\b",
+         r"^(?:/etc/modprobe\.d/[^\s:]+:(?:\d+:)?)?[ \t]*(?:blacklist|options|install|softdep) "
+         r"+(?:nvidia|nouveau|nv_peer_mem|gdrdrv|mlx[45]|ib_|rdma_)\S*(?: |$)"),
+    Kind("kallsyms", "kallsyms-said", r"(?:cat|[ef]?grep\b.*) /proc/kallsyms\b",
+         r"^(?:\d+:)?[0-9a-f]{8,16} [A-Za-z] \S+[ \t]+\[\w+\][ \t]*$"),
+    Kind("openibd", "openibd-said", r"(?:service )?openibd (?:force-)?(?:re)?(?:start|stop)\b",
+         r"^(?:(?:Unl|L)oading (?:Mellanox \S+ )?HCA driver\b.*|Failed loading kernel module .*"
+         r"|Module \S+ (?:does not exist|(?:does not )?belongs? to) .*)"
+         r"\[ *(?:OK|FAILED|WARNING|done) *\]"),
+    Kind("rdma-system", "rdma-system", r"rdma(?: -\w+)* sys\w*\b",
+         r"^netns (?:shared|exclusive)\b|^\[\s*\{\s*\"netns\": ?\""),
+    Kind("infiniband-nodes", "rdma-nodes-said", r"(?:ls|find)\b.* /dev/infiniband\b",
+         r"^(?:c[rwxst-]{9}\S* .* |/dev/infiniband/)(?:(?:uverbs|umad|issm|ucm)\d+|rdma_cm)$"
+         r"|^ls: (?:cannot access )?'?/dev/infiniband\b|^(?:(?:by-\w+|rdma_cm)[ \t]+)*(?:uverbs"
+         r"|umad|issm)\d+(?:[ \t]+(?:(?:uverbs|umad|issm|ucm)\d+|rdma_cm|by-\w+))*[ \t]*$"),
+    Kind("mlxfwmanager", "mlxfwmanager", r"(?:mlxfwmanager|mlxup)\b",
+         r"^Querying Mellanox devices firmware|^Device #\d+: *\n\s*(?:-+\s*)?Device Type: "),
     Kind("lspci-tree", "lspci-tree", r"lspci(?: -\w+)*? -\w*t", r"^[ \t]*-[+-]?-?\[[0-9a-f]{4}:"),
     Kind("iommu-groups", "iommu-groups-list", "", rf"^IOMMU Group \d+:?\s+{_PCI} "),
     Kind("lspci", "lspci", r"lspci\b", rf"^{_PCI} (?:\"|.*(?::|\]) )|"
@@ -185,6 +213,17 @@ KINDS = (
          r"^Name: +\S+ *\nNamespace: +\S+ *\n(?:.*\n){0,9}?Node: "
          r"|^kind: Pod$|^[ \t]*\"kind\": \"Pod\",?$",
          r"Name: +\S+ *\nNamespace: +\S+ *\n(?:.*\n){0,9}?Node: "),
+    Kind("kubectl-pods", "kubectl-pods",
+         r"(?:kubectl|oc) (?:-\S+ \S+ )*get (?:po|pods?|all)\b",
+         r"^(?:NAMESPACE +)?NAME +READY +STATUS +RESTARTS +AGE\b"
+         r"|^(?:[a-z0-9-]+ +)?(?:pod/)?[a-z0-9][a-z0-9.-]+ +\d+/\d+ +[A-Z]\S+ +\d+(?: \([^)\n]*\))?"
+         r" +\d+[smhdy]\w*(?: |$)"),
+    Kind("device-plugin-log", "device-plugin-log", "",
+         r"^.*(?:no devices in device pool, |no Rdma Devices were found for resource "
+         r"|exposing \"\d+\" devices|device plugin endpoint (?:at|started)|New resource server is "
+         r"created for \S+ ResourcePool|No devices found\. Waiting indefinitely"
+         r"|Registered device plugin for '|' device marked unhealthy: |XidCriticalError: Xid="
+         r"|(?:\]|\d) Failed to initialize NVML: |If this is a GPU node, did you )"),
     Kind("container-inspect", "container-inspect",
          r"(?:docker|podman|nerdctl) (?:container )?inspect\b",
          r"\A\s*\[\s*\{[\s\S]*^[ \t]*\"HostConfig\": \{", ""),

@@ -38,13 +38,13 @@ _BROKE_OFF = re.compile(rf"^(?:{_SAYS_SO}|{_ENDED})$", re.MULTILINE)
 _CUT_OFF = re.compile(rf"^(?:{_ENDED})$", re.MULTILINE)
 _LOGS = frozenset(
     {"dmesg", "nccl-log", "make-log", "fabricmanager-log", "peermem-container", "nccl-tests"}
-    | {"perftest-run", "ucx-perftest"}
+    | {"perftest-run", "ucx-perftest", "device-plugin-log"}
 )
 _SHORT = 1000  # characters: longer texts are answers
 # Of these a refusal, or what was not found, is what they tell.
 _OF_OTHERS = (_LOGS - {"dmesg"}) | {"modprobe-said", "modinfo-said"}
 # Of these a pass says that all entries are well; of the others that one line is there.
-_LISTS = _BREAK_OFF | {"lspci", "dkms-status", "gdscheck"}
+_LISTS = _BREAK_OFF | {"lspci", "dkms-status", "gdscheck", "nvidia-params"}
 _FILTER = re.compile(r"\|\s*(?:sudo )?(?:[ef]?grep|rg|head|tail|awk|sed|findstr)\b")
 # All that a tool says to who may not ask: sudo, util-linux dmesg, mft.
 _NOT_ROOT = re.compile(
@@ -197,12 +197,18 @@ def _devinfo(text: str) -> bool:
     return len(parts) == 1 or bool(_LAYER.search(parts[-1]))  # one: it says that there is none
 
 
+def _params(text: str) -> bool:
+    """In the order of nv-reg.h, with strings last, that of RmMsg among them."""
+    return "ResmanDebugLevel: " in text and "\nRmMsg: " in text
+
+
 _WHOLE: dict[str, Callable[[str], bool]] = {
     "nvidia-smi-q": _smi_query,
     "nvidia-smi-table": _smi_table,
     "dcgmi-diag": _diag,
     "ibstat": _ibstat,
     "ibv-devinfo": _devinfo,
+    "nvidia-params": _params,
 }
 
 

@@ -34,6 +34,12 @@ _SHOWN = re.compile(
 )
 
 
+# src/systemctl/systemctl-show.c, show_one: where there is no such unit; src/shared/bus-wait-for-
+# jobs.c, log_job_error_with_service_result: where one that was to be started was not.
+_MISSING = re.compile(r"^Unit (\S+)\.service could not be found\.", re.MULTILINE)
+_NOT_STARTED = re.compile(r"^Job for (\S+)\.service failed(?: because (.*?))?\.?$", re.MULTILINE)
+
+
 @dataclass(frozen=True, slots=True)
 class Service:
     """One unit, in the words of systemd."""
@@ -59,7 +65,12 @@ _ENDINGS = frozenset(
 
 def parse_services(text: str) -> dict[str, Service]:
     """Each unit of which both states are told, by its name without ".service"."""
-    return _rows(text) | _shown(text) | _statuses(text)
+    found = {
+        name: Service(name, "not-found", "", "inactive", "") for name in _MISSING.findall(text)
+    }
+    for name, why in _NOT_STARTED.findall(text):
+        found[name] = Service(name, "loaded", "", "failed", why or "its start failed")
+    return found | _rows(text) | _shown(text) | _statuses(text)
 
 
 def _rows(text: str) -> dict[str, Service]:

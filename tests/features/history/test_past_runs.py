@@ -93,6 +93,9 @@ def test_tables_are_read_at_a_hundred_columns(run: PastRun) -> None:
         *history_table([("gpu2", row)], PLAIN),
     ]
     assert max(map(len, lines)) <= 100, max(lines, key=len)
+    phases = {each.name: each.phase for each in row.hosts}
+    assert phases["gpu2"] != phases["gpu1"]
+    assert f" {phases['gpu2']} " in history_table([("gpu2", row)], PLAIN)[1]
     text = "\n".join(lines)
     assert "batch 2   planned        1      gpu3" in text
     assert "place /etc/x ended with status 1" in text

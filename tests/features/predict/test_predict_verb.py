@@ -189,6 +189,12 @@ def test_a_node_without_a_pair_is_told_so_and_is_no_success(tmp_path: Path) -> N
     assert "what GPUDirect is worth: not told" in ended.stdout
 
 
+def test_a_host_out_of_reach_is_told_with_why(tmp_path: Path) -> None:
+    done = gdr("predict", "--hosts", "127.0.0.1:1", state=tmp_path)
+    assert done.returncode == ExitCode.UNREACHABLE
+    assert "127.0.0.1:1 refuses connections" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("text_", "number"),
     [("70B", 7e10), (" 7b ", 7e9), ("7G", 7e9), ("7.5e9", 7.5e9), ("340m", 3.4e8), ("5k", 5e3),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from toolkit.checks.check import (
     Finding,
     Impact,
@@ -12,12 +10,8 @@ from toolkit.checks.check import (
     failed,
     not_applicable,
     passed,
-    unknown,
 )
 from toolkit.facts.gpu.driver import Flavor
-
-if TYPE_CHECKING:
-    from toolkit.facts.nccl.pasted_containers import Asked
 from toolkit.facts.nccl.daemons import SCHEDULERS
 from toolkit.facts.node.node import Node
 from toolkit.want import PeerPath, Want
@@ -37,10 +31,11 @@ def rdma_devices(node: Node, want: Want) -> Finding:
     NVIDIA_MOFED=enabled, Kubernetes by a device plugin. A container must also be allowed to
     pin memory: by its runtime's memlock limit, or by CAP_IPC_LOCK. In exclusive mode
     (rdma system show) it sees a device only if that was moved into its namespace. Of a container
-    or pod that was inspected it is asked what that was given.
+    or pod that was inspected it is asked what that was given; of kubectl's lists and of device
+    plugins' logs, whether what gives containers their devices is up and offers some.
     """
-    if asked := node.asked_containers:
-        return _asked(asked)
+    if node.tells_containers and (told := _told(node)):
+        return told
     here = node.containers
     if not here.runtimes:
         return not_applicable("no container runtime runs here")
@@ -68,44 +63,10 @@ def rdma_devices(node: Node, want: Want) -> Finding:
     return passed(f"{', '.join(here.runtimes)}: {len(uverbs)} uverbs", details=tuple(details))
 
 
-def _asked(asked: tuple[Asked, ...]) -> Finding:
-    """What single containers or pods were given, as somebody pasted it."""
-    ill = {each.name: why for each in asked if (why := _ill(each))}
-    if ill:
-        return failed(
-            f"{next(iter(ill))}: {next(iter(ill.values()))}",
-            expected="the devices of RDMA that it asks for, and memory that it may lock",
-            hint="a device plugin's resource and IPC_LOCK for a pod; --device /dev/infiniband "
-            "--ulimit memlock=-1 (or --cap-add IPC_LOCK) for a container",
-            details=tuple(f"{name}: {why}" for name, why in ill.items()),
-        )
-    told = "; ".join(f"{each.name}: {_words(each)}" for each in asked)
-    return unknown(told, hint="in it: ulimit -l, ls /dev/infiniband, ibv_devinfo")
+def _told(node: Node) -> Finding | None:
+    from toolkit.checks.consumers.pasted_pods import containers_told  # noqa: PLC0415 few texts tell of them
 
-
-def _ill(each: Asked) -> str:
-    if each.trouble:
-        return each.trouble
-    if each.gpus and each.rdma is False and each.wants:
-        return f"{each.wants} asks for RDMA, and no device of it was given"
-    if each.rdma and not each.pins and each.memlock is not None and 0 <= each.memlock < _PINNED:
-        return f"memlock {each.memlock} bytes, and no CAP_IPC_LOCK"
-    return ""
-
-
-_PINNED = 1 << 30  # bytes; buffers of a job are larger
-
-
-def _words(each: Asked) -> str:
-    named = (("GPUs", each.gpus), ("devices of RDMA", each.rdma), ("CAP_IPC_LOCK", each.pins))
-    told = [f"{'' if has else 'no '}{what}" for what, has in named if has is not None]
-    if each.gpus and each.rdma is False:
-        told[1] += " (within one node it needs none; to others it has TCP alone)"
-    if each.memlock is not None:
-        told.append(f"memlock {'unlimited' if each.memlock < 0 else each.memlock}")
-    elif not each.pins:
-        told.append("what it may lock is its runtime's limit")
-    return ", ".join(told)
+    return containers_told(node)
 
 
 @check(

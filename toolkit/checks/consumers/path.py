@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from toolkit.checks.check import (
     Finding,
@@ -25,6 +26,9 @@ from toolkit.facts.pci.functions import PciFunction
 from toolkit.facts.rdma.devices import OfedFlavour
 from toolkit.facts.rdma.registration import DMABUF
 from toolkit.want import PeerPath, Want
+
+if TYPE_CHECKING:
+    from toolkit.facts.modules.pasted_modules import Symbols
 
 REGISTER = "ib_register_peer_memory_client"
 PROOF = "ib_write_bw --use_cuda=0 --use_cuda_dmabuf"
@@ -322,6 +326,8 @@ def peer_symbol(node: Node, want: Want) -> Finding:
     kernel.org kernels never did; Ubuntu's carried it up to 6.5. It sits in ib_uverbs since
     OFED 24.07 and in ib_core before, so the module is asked for, not assumed.
     """
+    if not node.probed and node.said_symbols is not None:
+        return _by_kallsyms(node.said_symbols)
     if REGISTER in node.symbols:
         return passed(f"exported by {node.symbols[REGISTER] or 'the kernel itself'}")
     on_disk = [path for path, module in node.symvers.items() if module]
@@ -339,6 +345,23 @@ def peer_symbol(node: Node, want: Want) -> Finding:
         hint=""
         if _try(PeerPath.DMABUF, want, lambda: dmabuf_gap(node, want))
         else "dma-buf is usable here: --profile dmabuf",
+    )
+
+
+def _by_kallsyms(said: Symbols) -> Finding:
+    """Lines that somebody found: of one that is not among them only the whole file tells."""
+    if REGISTER in said.modules:
+        return passed(f"exported by {said.modules[REGISTER] or 'the kernel itself'}")
+    if said.whole:
+        return failed(
+            "exported by nothing that is loaded",
+            expected="exported by ib_uverbs or ib_core",
+            hint="OFED's modules in place of the kernel's own (modinfo -n ib_core), or dma-buf",
+        )
+    return unknown(
+        f"no line of /proc/kallsyms that was given has {REGISTER}: an excerpt proves no absence",
+        hint="modinfo -n ib_core ib_uverbs tells whose they are: OFED's, below updates/ or extra/, "
+        "export it; else the whole of /proc/kallsyms",
     )
 
 

@@ -39,7 +39,9 @@ def _tried(node: Node) -> bool:
         if node.knows_state:
             return False
         told = {*(node.lsmod or ()), *(each.module for each in node.not_inserted)}
-        asked = bool(node.peermem_container) or node.peermem_said is not None
+        told |= node.tagged_modules
+        exports = node.said_symbols is not None and REGISTER in node.said_symbols.modules
+        asked = bool(node.peermem_container) or node.peermem_said is not None or exports
         if not told.isdisjoint(NAMES) or asked:
             return True
         log = parse_refusals(node.dmesg) if node.has_log else None

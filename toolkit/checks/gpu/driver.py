@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.kernel.build_failures import why_not_inserted
@@ -15,6 +15,7 @@ from toolkit.facts.versions import Version
 from toolkit.plural import counted
 from toolkit.want import PeerPath, Want
 
+Options = Iterable[tuple[str, str]]  # module, its parameters
 NOT_LOADED = "no NVIDIA driver is loaded"
 
 
@@ -164,10 +165,7 @@ def params(node: Node, want: Want) -> Finding:
     if node.no_driver:
         return not_applicable(NOT_LOADED)
     live = node.driver_params
-    configured: dict[str, str] = {}
-    for module, options in node.modprobe.options:
-        if re.sub("_current(_open)?$", "", module) == "nvidia":
-            configured |= option_values(options)
+    configured = _configured(node.modprobe.options if node.probed else _said(node))
     stale = [
         f"{key}: {live[key]} live, {value} configured"
         for key, value in configured.items()
@@ -175,6 +173,8 @@ def params(node: Node, want: Want) -> Finding:
     ]
     if stale:
         return failed("; ".join(stale), expected="what modprobe.d says, live")
+    if not node.probed:
+        return _by_values(live, len(configured))
     if live.get("DmaRemapPeerMmio") == "0" and any(
         d.translated for d in node.iommu_groups.values()
     ):
@@ -182,6 +182,31 @@ def params(node: Node, want: Want) -> Finding:
     return passed(
         f"{len(configured)} configured, all live" if configured else "driver's defaults",
         details=tuple(f"{key}: {live[key]}" for key in _OF_INTEREST if live.get(key)),
+    )
+
+
+def _configured(options: Options) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for module, words in options:
+        if re.sub("_current(_open)?$", "", module) == "nvidia":
+            found |= option_values(words)
+    return found
+
+
+def _said(node: Node) -> Options:
+    """Of lines of modprobe.d that somebody has found."""
+    return node.said_config.config.options if node.said_config is not None else ()
+
+
+def _by_values(live: Mapping[str, str], asked: int) -> Finding:
+    """Of loose files: the values that count, and whether any line of modprobe.d was given."""
+    told = ", ".join(
+        f"{key} {live[key].rstrip(';') or 'empty'}" for key in _OF_INTEREST if key in live
+    )
+    more = f"{asked} configured, live as far as told" if asked else "what modprobe.d says is not"
+    return unknown(
+        f"{told or 'none of the values that count'}; {more}",
+        hint="modprobe -c | grep 'options nvidia'; cat /proc/driver/nvidia/params",
     )
 
 

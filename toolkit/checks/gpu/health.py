@@ -74,6 +74,13 @@ def lost(node: Node, want: Want) -> Finding:
             hint="kubectl logs of its nvidia-device-plugin, and dmesg there, say which and why",
             details=(f"node {kube.name}",) if kube.name else (),
         )
+    if node.plugin_log is not None and (ill := node.plugin_log.ill):
+        return failed(
+            f"the device plugin has called {counted(len(ill), 'GPU')} unhealthy: {ill[0]}",
+            expected="each GPU healthy",
+            hint="dmesg there says why; what its Xid calls for, then restart the plugin's pod",
+            details=ill,
+        )
     return _answering(node)
 
 

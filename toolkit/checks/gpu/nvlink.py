@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from contextlib import suppress
 
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.consumers.containers import in_pods, perhaps_in_pods
 from toolkit.checks.gpu.driver import NOT_LOADED
 from toolkit.checks.modules.fixes import fabric_manager_package
 from toolkit.checks.role import PASSED_THROUGH, role
+from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.gpu.driver import is_error
 from toolkit.facts.gpu.smi_query import SmiGpu
 from toolkit.facts.nccl.containers import PerJob
@@ -45,7 +48,42 @@ def fabricmanager(node: Node, want: Want) -> Finding:
             expected=RUNNING,
             hint="journalctl -u nvidia-fabricmanager and /var/log/fabricmanager.log say why",
         )
+    if unit is not None and unit.loaded == "not-found":
+        return _without_unit(node)
     return _managed(node, want)
+
+
+def _without_unit(node: Node) -> Finding:
+    """There is no such unit: right where there is no NVSwitch, or a driver's container runs it."""
+    gpus: tuple[SmiGpu, ...] = ()
+    with suppress(NoEvidence, Unparsable):
+        gpus = tuple(each for each in node.smi.gpus if each.fabric)
+    if gpus and not any(map(_ill, gpus)):
+        joined = counted(len(gpus), "GPU", "has", "have")
+        return unknown(
+            f"no unit nvidia-fabricmanager; {joined} joined the fabric: what runs it is not told",
+            hint="the GPU driver's pod runs one of its own, and so do the switches of a rack",
+        )
+    looks: dict[str, Callable[[], bool]] = {
+        "GPUs that have not joined the NVLink fabric": lambda: bool(gpus),
+        "NVSwitches on the PCI bus": lambda: any(
+            each.driver != PASSED_THROUGH for each in node.nvswitches
+        ),
+        "nvidia-nvswitch in the kernel log": lambda: "nvidia-nvswitch" in "\n".join(node.dmesg),
+    }
+    for told, ask in looks.items():
+        with suppress(NoEvidence, Unparsable):
+            if ask():
+                return failed(
+                    f"{told}, and no unit nvidia-fabricmanager",
+                    expected=RUNNING,
+                    hint="nvidia-fabricmanager of the driver's very version, then systemctl enable "
+                    "--now nvidia-fabricmanager; where the driver comes in a pod, that pod runs it",
+                )
+    return unknown(
+        "no unit nvidia-fabricmanager; whether there are NVSwitches is not told",
+        hint="lspci -nn -d 10de: (Bridge [0680]); nvidia-smi -q, Fabric",
+    )
 
 
 def _managed(node: Node, want: Want) -> Finding:

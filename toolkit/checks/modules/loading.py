@@ -39,6 +39,8 @@ def is_live(node: Node) -> bool:
                 hint="lsmod | grep -e nvidia -e ib_core",
             )
         return listed
+    if not node.knows_state and "nvidia_peermem" in node.tagged_modules:
+        return True
     state = node.module_state.get("nvidia_peermem")
     return state is not None and state.initstate == "live"
 

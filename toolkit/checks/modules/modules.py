@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from toolkit.checks.check import Finding, Impact, Tense, check, failed, not_applicable, passed
+from typing import TYPE_CHECKING
+
+from toolkit.checks.check import (
+    Finding,
+    Impact,
+    Tense,
+    check,
+    failed,
+    not_applicable,
+    passed,
+    unknown,
+)
 from toolkit.checks.modules.fixes import reload
 from toolkit.checks.modules.obstacles import of_two_stacks
 from toolkit.checks.modules.stale import loaded_from_elsewhere
@@ -10,6 +21,9 @@ from toolkit.checks.rdma.makers import rdma_modules, takes_nvidia_peermem
 from toolkit.facts.boot.cmdline import Cmdline, parse_cmdline
 from toolkit.facts.node.node import Node
 from toolkit.want import Want
+
+if TYPE_CHECKING:
+    from toolkit.facts.modules.pasted_modules import ConfigLines
 
 RDMA = ("mlx5_core", "mlx5_ib", "ib_core", "ib_uverbs", "rdma_cm")
 
@@ -28,6 +42,8 @@ def blacklist(node: Node, want: Want) -> Finding:
     kills the inbox stack. "blacklist" stops loading by alias and at boot; an install line
     to /bin/false and module_blacklist= stop an explicit modprobe too.
     """
+    if not node.probed and node.said_config is not None:
+        return _by_lines(node.said_config)
     needed = ["nvidia", *rdma_modules(node), "ib_core", "ib_uverbs"]
     if takes_nvidia_peermem(node, want):
         needed.append("nvidia_peermem")
@@ -51,6 +67,34 @@ def blacklist(node: Node, want: Want) -> Finding:
         "; ".join(f"{module}: {how}" for module, how in stopped.items()),
         expected="no line that keeps them from loading",
         details=_lines_naming(node, set(stopped)),
+    )
+
+
+def _by_lines(said: ConfigLines) -> Finding:
+    """Lines that somebody found; those that were not found may say more."""
+    names = ("nvidia", "nvidia_peermem", *RDMA)
+    stopped = {
+        name: f"install {command}" if command else "blacklisted"
+        for name in names
+        if (command := said.config.blocked(name)) or name in said.config.blacklisted
+    }
+    if stopped:
+        return failed(
+            "; ".join(f"{module}: {how}" for module, how in stopped.items()),
+            expected="no line that keeps them from loading",
+            details=tuple(
+                f"{file}: {line}"
+                for line, file in said.files.items()
+                if line.split()[1].replace("-", "_") in stopped
+            ),
+        )
+    told = [f"{module}: {words}" for module, words in said.config.options]
+    others = sorted(said.config.blacklisted)
+    told += [f"blacklisted: {', '.join(others)}"] if others else []
+    return unknown(
+        f"none of {', '.join(names)} in these lines"
+        f"{f' ({told[0]})' if told else ''}; what the others say is not told",
+        hint="modprobe -c | grep -e blacklist -e install; cat /proc/cmdline",
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed
+from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.rdma.makers import has_connectx, takes_nvidia_peermem
 from toolkit.errors import NoEvidence
 from toolkit.facts.modules.ofed import LEFTOVER, OFA, OfedSearch
@@ -180,11 +180,17 @@ def openibd(node: Node, want: Want) -> Finding:
     told = node.services.get("openibd")
     if told is not None and told.failed:  # somebody pasted it, and may have pasted nothing else
         return _has_failed(node, told.result)
+    if not node.probed and node.openibd_given:
+        return _by_itself(node.openibd_said)
     if node.ofed.flavour is OfedFlavour.INBOX:
         return not_applicable("openibd belongs to OFED")
     unit = node.openibd
     if not unit or unit.get("LoadState") == "not-found":
         return not_applicable("no openibd here: udev loads the modules")
+    return _by_systemd(node, unit)
+
+
+def _by_systemd(node: Node, unit: dict[str, str]) -> Finding:
     state = unit["ActiveState"]
     if state == "failed":
         return _has_failed(node, unit.get("Result", ""))
@@ -203,6 +209,23 @@ def openibd(node: Node, want: Want) -> Finding:
         if wrong:
             return failed(text, expected="enabled, active, ONBOOT=yes", hint=hint)
     return passed("active")
+
+
+def _by_itself(failures: tuple[str, ...] | None) -> Finding:
+    """What it said while it started or stopped, which tells nothing of the next boot."""
+    if failures:
+        return failed(
+            f"openibd could not: {failures[0]}",
+            expected="Loading HCA driver and Access Layer: OK",
+            hint="dmesg says which module was refused and why; while nvidia_peermem is loaded "
+            "nothing below it unloads: rmmod it first, with the node drained",
+            details=failures,
+        )
+    told = "it has loaded its modules" if failures == () else "it has not come up in this text"
+    return unknown(
+        f"openibd: {told}; whether it does so at boot is not told",
+        hint="systemctl status openibd; grep ONBOOT /etc/infiniband/openib.conf",
+    )
 
 
 def _has_failed(node: Node, result: str) -> Finding:

@@ -108,6 +108,8 @@ def loaded(node: Node, want: Want) -> Finding:
     """
     if not node.knows_state and node.lsmod is not None:
         return _by_lsmod(node, node.lsmod)
+    if not node.knows_state and "nvidia_peermem" in node.tagged_modules:
+        return passed("its symbols stand in /proc/kallsyms")
     if not node.knows_state and (said := node.peermem_container):
         return _by_container(said)
     if not node.knows_state and (why := why_not_inserted(node, NAMES)):
@@ -261,7 +263,7 @@ def legacy_conflict(node: Node, want: Want) -> Finding:
     Both register a client; the first that claims a page wins. Deprecated since CUDA 11.5.
     """
     loaded = "nv_peer_mem is loaded"
-    if not node.knows_state and node.lsmod is not None and "nv_peer_mem" in node.lsmod:
+    if not node.knows_state and "nv_peer_mem" in {*(node.lsmod or ()), *node.tagged_modules}:
         return failed(loaded, expected="no trace of nvidia-peer-memory")
     traces = list(node.legacy_files)
     if "nv_peer_mem" in node.module_state:

@@ -31,6 +31,7 @@ from toolkit.facts.pci.config_space import Acs, AcsRegisters
 from toolkit.facts.pci.platform import Platform
 from toolkit.facts.text.tool_reports import TopoCheck
 from toolkit.facts.versions import Version
+from toolkit.plural import counted
 from toolkit.want import Role, Want
 
 _BARE_METAL = frozenset({Role.BARE_METAL})
@@ -57,6 +58,8 @@ def redirect(node: Node, want: Want) -> Finding:
     look for; iommu=pt does not turn ACS off. Between root ports all traffic goes by the
     root complex anyway. To confirm: with NCCL_NET_GDR_LEVEL=LOC the trouble is gone.
     """
+    if not node.knows_pci and node.acs_said:
+        return _by_setpci(node)
     if node.platform in IN_TABLE:
         return not_applicable(f"{node.platform} has a table of its own: see acs.mask")
     bridges, pairs = on_paths(node)
@@ -72,7 +75,6 @@ def redirect(node: Node, want: Want) -> Finding:
         elif registers.control & Acs.UPSTREAM_FORWARDING:
             forwarding.append(f"{bridge.address}: UpstreamFwd alone, which redirects nothing")
     if told:
-        addresses = tuple(address for address, _ in told)
         return failed(
             f"{len(told)} of {len(bridges)} bridges on GPU-HCA paths redirect",
             expected="ReqRedir, CmpltRedir and EgressCtrl clear on each",
@@ -81,11 +83,24 @@ def redirect(node: Node, want: Want) -> Finding:
             f"{_SETPCI}",
             details=(
                 *(f"{address}: {bits}" for address, bits in told),
-                f'named by "{disable_acs_redir(addresses)}"',
+                f'named by "{disable_acs_redir(tuple(dict(told)))}"',
             ),
         )
     return passed(
         f"clear on {len(bridges)} bridges of {pairs} GPU-HCA paths", details=tuple(forwarding)
+    )
+
+
+def _by_setpci(node: Node) -> Finding:
+    """What registers tell of which nobody knows where their bridges are."""
+    read = [(at or "a bridge", each) for at, each in node.acs_said if each is not None]
+    told = ", ".join(f"{at} {each.control:04x}" for at, each in read if each.redirects)
+    redirecting = sum(bool(each.redirects) for _, each in read)
+    registers = counted(len(read), "ACS control register")
+    return unknown(
+        f"peer traffic is redirected by {redirecting} of {registers}"
+        f"{f' ({told})' if told else ''}; whether a GPU reaches its HCA by them is not told",
+        hint="lspci -tv -nn beside it tells which bridges are between; lspci -vvv as root, both",
     )
 
 

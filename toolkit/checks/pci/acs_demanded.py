@@ -17,7 +17,10 @@ def on_paths(node: Node) -> tuple[dict[PciFunction, AcsRegisters | None], int]:
     pairs = node.near_pairs
     addresses = {bridge.address for each in pairs for bridge in each.bridges}
     tree = node.pci_config.functions if pairs else {}
-    return {tree[at]: tree[at].acs_registers() for at in sorted(addresses)}, len(pairs)
+    said = dict(node.acs_said)  # by setpci, beside an lspci that shows no capabilities
+    return {
+        tree[at]: said[at] if at in said else tree[at].acs_registers() for at in sorted(addresses)
+    }, len(pairs)
 
 
 def demanded(node: Node, *, virtualised: bool) -> tuple[Demand, ...]:

@@ -36,6 +36,9 @@ def bar1(node: Node, want: Want) -> Finding:
     not told, the largest size that its Resizable BAR offers stands for it.
     """
     tree = _of_tree(node)
+    untold = tree is None or not all(tree.values())
+    if untold and not node.probed and (alone := node.bar1_alone):
+        return _alone(alone)
     sizes = node.bar1_sizes if tree is None else tree
     if not sizes or not all(sizes.values()):
         return unknown("a GPU tells no memory region", hint="dmesg | grep 'BAR 1'")
@@ -50,6 +53,29 @@ def bar1(node: Node, want: Want) -> Finding:
     if tree is not None and (not node.has_gpu_rows or node.no_driver):
         return _by_capability(node, sizes)
     return _by_memory(node, sizes)
+
+
+def _alone(sections: tuple[tuple[int, int], ...]) -> Finding:
+    """Of sections without their GPUs: one that was cut away would be missed."""
+    small = [
+        f"{bar} MiB" + (f" of {memory}" if memory else "")
+        for bar, memory in sections
+        if bar <= 256 or bar < memory
+    ]
+    if small:
+        return failed(
+            f"smaller than its memory, or 256 MiB, on {len(small)} of {len(sections)} GPUs: "
+            f"{small[0]}",
+            expected="BAR1 at least as large as the GPU's memory",
+            hint=ROOM,
+            details=tuple(small[1:]),
+        )
+    told = "covers the memory" if all(memory for _, memory in sections) else "more than 256 MiB"
+    return unknown(
+        f"{told} on {counted(len(sections), 'GPU')}: {sections[0][0]} MiB; which they are, and "
+        "whether there are more, is not told",
+        hint="nvidia-smi -q -d MEMORY, whole",
+    )
 
 
 def _of_tree(node: Node) -> dict[str, int] | None:

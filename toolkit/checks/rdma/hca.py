@@ -10,6 +10,7 @@ from toolkit.checks.check import (
     Finding,
     Gap,
     Impact,
+    Status,
     check,
     failed,
     not_applicable,
@@ -165,14 +166,15 @@ def firmware(node: Node, want: Want) -> Finding:
     Mixed firmware is what a replaced card or an interrupted update leaves behind: settings
     and faults then differ from port to port.
     """
-    if not node.tells_rdma and (said := firmware_told(node)):
+    said = None if node.probed else _firmware_told(node)
+    if said is not None and (said.status is Status.FAIL or not node.tells_rdma):
         return said
     boards: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for device in node.rdma_devices:
         if device.kind is Kind.HCA and device.firmware:
             boards[device.board or device.type or device.name][device.firmware].append(device.name)
     if not boards:
-        return not_applicable("no HCA tells its firmware")
+        return said or not_applicable("no HCA tells its firmware")
     mixed = {board: versions for board, versions in boards.items() if len(versions) > 1}
     if mixed:
         return failed(
@@ -189,6 +191,16 @@ def firmware(node: Node, want: Want) -> Finding:
     if not node.probed:  # a list that may be cut between two of them
         which += f" of {counted(len(node.rdma_hardware), 'HCA')}"
     return passed(f"{', '.join(versions)}, {which}")
+
+
+def _firmware_told(node: Node) -> Finding | None:
+    """What other tools say of it; that one of them found no device takes nothing from a list."""
+    try:
+        return firmware_told(node)
+    except NoEvidence:
+        if node.tells_rdma:
+            return None
+        raise
 
 
 @check(

@@ -32,12 +32,33 @@ def devices_told(node: Node) -> Finding | None:
             hint="in a container: --device /dev/infiniband; libibverbs and its providers "
             "(ibverbs-providers, rdma-core) of one version; else ls /sys/class/infiniband",
         )
+    if node.nodes_listed and (told := _nodes(node)):
+        return told
     if not node.tells_rdma and (listing := node.lists_no_hca):
         hint = "lspci -nn | grep -E '\\[02(00|07)\\]' tells whether there is one without a driver"
         return failed(f"no RDMA device, no HCA in the {listing}", expected="an HCA", hint=hint)
     if not node.tells_rdma and node.listed_devices is not None:
         return _listed(node.listed_devices)
     return None
+
+
+def _nodes(node: Node) -> Finding | None:
+    """What ls /dev/infiniband shows; None where lists of devices tell more."""
+    uverbs = [path for path in node.rdma_nodes if "/uverbs" in path]
+    if not uverbs and not node.filtered("rdma-nodes-said"):
+        return failed(
+            "no /dev/infiniband/uverbs*: user space can open no RDMA device",
+            expected="a uverbs node for each HCA",
+            hint="modprobe ib_uverbs, and the HCA's driver (lsmod, ibstat); in a container "
+            "--device /dev/infiniband, or a device plugin's resource",
+        )
+    if node.tells_rdma or node.listed_devices is not None:
+        return None
+    who = f"; only {node.nodes_closed} may open them" if node.nodes_closed else ""
+    return unknown(
+        f"{counted(len(uverbs), 'uverbs node')}{who}; whether each HCA has one is not told",
+        hint="ibstat; lspci -nn; ibv_devinfo as the user who runs the job",
+    )
 
 
 def _listed(devices: tuple[RdmaDevice, ...]) -> Finding:
@@ -246,9 +267,10 @@ def _dropped(counts: Mapping[str, int]) -> str:
 
 
 def firmware_told(node: Node) -> Finding | None:
-    """Versions from ``rdma dev`` or ``ethtool -i``; None where neither is given."""
+    """Versions from ``rdma dev``, ``ethtool -i`` or mlxfwmanager; None where none is given."""
     boards: dict[str, dict[str, list[str]]] = {}
-    for each in node.ethtool_said.drivers:
+    cards = (*node.ethtool_said.drivers, *node.said_firmware)
+    for each in cards:
         if each.board:
             boards.setdefault(each.board, {}).setdefault(each.firmware, []).append(each.address)
     if mixed := {board: has for board, has in boards.items() if len(has) > 1}:
@@ -259,7 +281,7 @@ def firmware_told(node: Node) -> Finding | None:
                 f"{v}: {', '.join(at)}" for has in mixed.values() for v, at in has.items()
             ),
         )
-    told = [f"{e.driver} {e.firmware}".strip() for e in node.ethtool_said.drivers if e.firmware]
+    told = [f"{e.driver} {e.firmware}".strip() for e in cards if e.firmware]
     told += [f"{e.name} {e.firmware}" for e in node.listed_devices or () if e.firmware]
     if not told:
         return None

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from toolkit.errors import Unparsable
+from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.gpu.driver import is_error, normal_address
 from toolkit.facts.gpu.smi_forms import Blocks, is_xml, table_blocks, xml_blocks
 from toolkit.facts.gpu.smi_health import SmiHealth, smi_health
@@ -60,6 +60,7 @@ class SmiReport:
 def parse_smi_query(text: str) -> SmiReport:
     """Read ``nvidia-smi -q``, whole or cut down to some of its sections, or with -x.
 
+    :raises NoEvidence: of sections that grep has left alone, whose GPU is not named.
     :raises Unparsable: where it names no driver or no GPU, or fewer GPUs than are attached.
     """
     return _report(text, xml_blocks(text) if is_xml(text) else _blocks(text))
@@ -76,6 +77,9 @@ def parse_smi_table(text: str) -> SmiReport:
 def _report(text: str, told: Blocks) -> SmiReport:
     head, blocks = told
     driver = head.get(("Driver Version",), "")
+    if (not driver or not blocks) and parse_bar1_alone(text):
+        why = "nvidia-smi -q: sections on memory alone: of which GPUs is not told"
+        raise NoEvidence(why, hint="nvidia-smi -q, whole")
     if not driver or not blocks:
         raise Unparsable("nvidia-smi -q", text.strip().split("\n")[0])
     attached = head.get(("Attached GPUs",), "")
@@ -147,6 +151,31 @@ def _size(value: str) -> int | None:
 def _mib(value: str) -> int:
     found = _MIB.fullmatch(value)
     return int(found[1]) if found else 0
+
+
+_SECTION = re.compile(
+    r"^[ \t]*(FB|BAR1) Memory Usage[ \t]*\n(?:[ \t]+(?:Reserved|Used|Free)\b.*\n)*"
+    r"[ \t]+Total[ \t]*: *(\d{1,9}) Mi?B",
+    re.MULTILINE,
+)
+
+
+def parse_bar1_alone(text: str) -> tuple[tuple[int, int], ...]:
+    """MiB of BAR1, and of memory where that stands before it, of what grep has left of an answer.
+
+    :returns: nothing where the text names its GPUs, and is read as a whole answer.
+    """
+    if re.search(r"^GPU [0-9a-fA-F]{4,8}:|^Driver Version", text, re.MULTILINE):
+        return ()
+    found: list[tuple[int, int]] = []
+    memory = 0
+    for name, size in _SECTION.findall(text):
+        if name == "FB":
+            memory = int(size)
+        else:
+            found.append((int(size), memory))
+            memory = 0
+    return tuple(found)
 
 
 def parse_smi_csv(text: str) -> SmiReport:

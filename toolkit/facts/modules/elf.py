@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from toolkit.errors import NoEvidence, Unparsable
 
 if TYPE_CHECKING:
-    from elftools.elf.sections import Section
+    from elftools.elf.sections import Section, SymbolTableSection
 
 _LARGEST = 32 << 20  # bytes; nvidia-peermem with all its debug information has 1 MB
 # elf(5), e_shnum: from SHN_LORESERVE (0xff00) on the count stands elsewhere, where the kernel's
@@ -171,17 +172,18 @@ def _read(file: SparseFile, wanted: tuple[str, ...], spare: tuple[str, ...], imp
             sections.append((section.name, _sent(file, section)))
         if isinstance(section, SymbolTableSection):
             symbols = True
-            if not imports:
-                continue
-            _sent(file, section)
-            _sent(file, section.stringtable)
-            undefined += [
-                each.name
-                for each in section.iter_symbols()
-                if each.entry.st_shndx == "SHN_UNDEF" and each.name
-            ]
+            undefined += _undefined(file, section) if imports else ()
     machine, relocatable = str(head.e_machine), head.e_type == "ET_REL"
     return Elf(tuple(sections), tuple(undefined), symbols, machine, relocatable, end)
+
+
+def _undefined(file: SparseFile, table: SymbolTableSection) -> Iterator[str]:
+    """Names that a table of symbols asks others for."""
+    _sent(file, table)
+    _sent(file, table.stringtable)
+    for each in table.iter_symbols():
+        if each.entry.st_shndx == "SHN_UNDEF" and each.name:
+            yield each.name
 
 
 def _sent(file: SparseFile, section: Section) -> bytes:

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolkit.errors import Unparsable
+from toolkit.facts.kube_described import RDMA_NAME
 from toolkit.untrusted import read_json
 
 _RESOURCE = re.compile(
     r"^[\s\"'-]*([a-z0-9.-]+/[\w.-]+)[\"']?:\s+[\"']?(\d+)[\"']?,?\s*$", re.MULTILINE
 )
-_RDMA = re.compile(r"rdma|hca|roce|mlnx|sriov|ib_?dev|infiniband|efa\b|nic\b", re.IGNORECASE)
 _SHORT = re.compile(r"Insufficient ([\w.-]+/[\w.-]*\w)")
 # What kubelet's device manager and CNI plugins say of what they could not give.
 _REFUSED = re.compile(
@@ -103,7 +103,7 @@ def _rdma_nodes(host: dict[str, Any], devices: list[str], by_cdi: list[str]) -> 
     """A folder that is only mounted shows the nodes; whether they open, a rule of cgroups says."""
     if any(path.startswith("/dev/infiniband") for path in devices):
         return True
-    if any(map(_RDMA.search, (name.partition("=")[0] for name in by_cdi))):
+    if any(map(RDMA_NAME.search, (name.partition("=")[0] for name in by_cdi))):
         return True
     mounts = (str(one.get("Source", "")) for one in host.get("Mounts") or ())
     sources = {*(str(one).partition(":")[0] for one in host.get("Binds") or ()), *mounts}
@@ -176,7 +176,7 @@ def _gpus(resources: dict[str, int], *, whole: bool) -> bool | None:
 def _rdma(resources: dict[str, int], *, whole: bool) -> bool | None:
     """Administrators name such resources as they like: another one may be of RDMA."""
     others = [name for name, count in resources.items() if count and not _GPU.match(name)]
-    if any(map(_RDMA.search, others)):
+    if any(map(RDMA_NAME.search, others)):
         return True
     return False if whole and not others else None
 
@@ -186,7 +186,7 @@ def _trouble(text: str, resources: dict[str, int]) -> str:
     if _RUNS.search(text):
         return ""
     short = dict.fromkeys(_SHORT.findall(text))
-    ours = [each for each in short if each.startswith("nvidia.com/") or _RDMA.search(each)]
+    ours = [each for each in short if each.startswith("nvidia.com/") or RDMA_NAME.search(each)]
     if ours:
         asked = ", ".join(f"{resources[e]} of {e}" if e in resources else e for e in ours)
         return f"no node has enough of what it asks for: {asked}"

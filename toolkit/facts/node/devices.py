@@ -66,9 +66,25 @@ class Devices(Pci, Fabric):
         """Bytes of BAR1 of each GPU by address, as nvidia-smi -q tells them; 0 for not told."""
         return {each.address: each.bar1_mib << 20 for each in self.smi.gpus}
 
+    @property
+    def nodes_listed(self) -> bool:
+        """Whether somebody has listed /dev/infiniband."""
+        return self._given("rdma-nodes-said")
+
+    @fact
+    def nodes_closed(self) -> str:
+        """Who alone may open uverbs nodes, says ls -l; "" where all may, or it was not asked."""
+        from toolkit.facts.rdma.rdma_lists import closed_nodes  # noqa: PLC0415 likewise
+
+        return closed_nodes(self._text("rdma-nodes-said")) if self.nodes_listed else ""
+
     @fact
     def rdma_nodes(self) -> tuple[str, ...]:
-        """Device files below /dev/infiniband."""
+        """Device files below /dev/infiniband; from ls, where that was given as a loose file."""
+        if self.nodes_listed and not self._given("rdma-nodes"):
+            from toolkit.facts.rdma.rdma_lists import parse_rdma_nodes  # noqa: PLC0415 no node that is asked has it
+
+            return parse_rdma_nodes(self._text("rdma-nodes-said"))
         return tuple(self._text("rdma-nodes").split())
 
     @fact

@@ -12,7 +12,7 @@ from toolkit.facts.node.health import Health
 from toolkit.facts.node.modules import KernelModules
 from toolkit.facts.node.passport import Passports
 from toolkit.facts.node.pasted_logs import Imported
-from toolkit.facts.node.pasted_ports import ToldPorts, Traffic
+from toolkit.facts.node.pasted_ports import ToldPorts, ToldStack, Traffic
 from toolkit.facts.node.platform import Firmware, Platforms
 from toolkit.facts.node.stack import Stack
 from toolkit.facts.node.system import System
@@ -34,6 +34,7 @@ class Node(
     Consumers,
     Imported,
     ToldPorts,
+    ToldStack,
     Bmcs,
     Passports,
     Traffic,

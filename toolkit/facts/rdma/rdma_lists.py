@@ -175,3 +175,37 @@ def parse_device_names(text: str) -> tuple[RdmaDevice, ...]:
         RdmaDevice(name, "", firmware, "", (), guids=guids)
         for name, (firmware, guids) in found.items()
     )
+
+
+_NODE = re.compile(r"(?:^|[\s/])((?:uverbs|umad|issm|ucm)\d+|rdma_cm)(?=\s|$)", re.MULTILINE)
+_CLOSED = re.compile(r"^c(r\S{8})\S* +\d+ +(\S+) +(\S+) .*\buverbs\d+$", re.MULTILINE)
+
+
+def parse_rdma_nodes(text: str) -> tuple[str, ...]:
+    """Device files as ``ls /dev/infiniband`` lists them; none where there is no folder.
+
+    :raises Unparsable: where it says neither.
+    """
+    found = tuple(f"/dev/infiniband/{name}" for name in dict.fromkeys(_NODE.findall(text)))
+    if not found and text.strip() and "No such file or directory" not in text:
+        raise Unparsable("ls /dev/infiniband", text.strip().split("\n")[0])
+    return found
+
+
+def closed_nodes(text: str) -> str:
+    """Who alone may open uverbs nodes, of ``ls -l``: "root"; "" where all may, or none is told."""
+    rights = _CLOSED.findall(text)
+    return next((f"{user}, {group}" for mode, user, group in rights if mode[7] != "w"), "")
+
+
+def parse_rdma_system(text: str) -> bool:
+    """Whether all network namespaces share the RDMA devices, says ``rdma system``.
+
+    Source: iproute2 rdma/sys.c, sys_show_parse_cb.
+
+    :raises Unparsable: where it says neither.
+    """
+    found = re.search(r"netns\"?:? ?\"?(shared|exclusive)\b", text)
+    if found is None:
+        raise Unparsable("rdma system", text.strip().split("\n")[0])
+    return found[1] == "shared"

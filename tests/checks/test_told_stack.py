@@ -1,0 +1,255 @@
+"""Registers, folders, modes and lists of firmware, in all words of their tools.
+
+Texts are drawn from the sources that stand above each; each form is tried on ``TEXTS`` of them.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from tests.checks.test_told_modules import MISSING, UP, config_lines, found, quoted, step
+from tests.checks.test_told_otherwise import TEXTS, read, status
+from toolkit.checks.all import ALL
+from toolkit.checks.check import Status
+from toolkit.facts.node.node import Node
+from toolkit.want import PeerPath, Want
+
+FAIL, PASS, UNKNOWN = Status.FAIL, Status.PASS, Status.UNKNOWN
+
+
+# pciutils setpci.c, exec_op and its trace of -v; loops as people write them.
+def register(draw: Random, at: str, value: int) -> str:
+    return draw.choice(
+        (
+            f"{at} {value:04x}\n",
+            f"{at}: {value:04x}\n",
+            f"{at} ECAP_ACS+6.w = {value:04x}\n",
+            f"0000:{at} (ecap 000d @148) @14e = {value:04x}\n",
+        )
+    )
+
+
+LOOP = "$ for b in $BRIDGES; do echo -n $b; setpci -s $b ECAP_ACS+6.w; done\n"
+
+
+def test_registers_of_acs_are_counted_by_what_they_redirect_and_judge_no_path_alone() -> None:
+    draw = Random(95)  # noqa: S311 # drawn again the same
+    for _ in range(TEXTS):
+        values = [draw.choice((0x0000, 0x0001, 0x001D, 0x005F, 0x0010)) for _ in range(3)]
+        redirecting = sum(bool(value & 0x2C) for value in values)
+        if draw.random() < 0.7:
+            rows = [register(draw, f"{at:02x}:00.0", value) for at, value in enumerate(values, 3)]
+            text = LOOP + "".join(rows)
+        else:
+            text = "".join(
+                f"# setpci -s {at:02x}:00.0 ECAP_ACS+0x6.w\n{value:04x}\n"
+                for at, value in enumerate(values, 3)
+            )
+        text = quoted(draw, text)
+        assert set(read(text).frames) == {"setpci-said"}, text
+        assert status("acs.redirect", text) is UNKNOWN, text
+        assert f"redirected by {redirecting} of 3 ACS control registers" in found(
+            "acs.redirect", text
+        ), text
+
+
+TREE = (
+    "0000:00:00.0 Host bridge [0600]: Intel Corporation [8086:09a2]\n"
+    "0000:00:01.0 PCI bridge [0604]: Intel Corporation [8086:352a]\n"
+    "\tBus: primary=00, secondary=01, subordinate=05, sec-latency=0\n"
+    "0000:01:00.0 PCI bridge [0604]: Broadcom / LSI [1000:c030]\n"
+    "\tBus: primary=01, secondary=02, subordinate=05, sec-latency=0\n"
+    "0000:02:00.0 PCI bridge [0604]: Broadcom / LSI [1000:c030]\n"
+    "\tBus: primary=02, secondary=03, subordinate=03, sec-latency=0\n"
+    "0000:02:01.0 PCI bridge [0604]: Broadcom / LSI [1000:c030]\n"
+    "\tBus: primary=02, secondary=04, subordinate=04, sec-latency=0\n"
+    "0000:03:00.0 3D controller [0302]: NVIDIA Corporation GH100 [10de:2330]\n"
+    "0000:04:00.0 Infiniband controller [0207]: Mellanox Technologies MT2910 [15b3:1021]\n"
+)
+
+
+@pytest.mark.parametrize(("value", "want"), [(0x001D, FAIL), (0x0011, PASS)])
+def test_registers_beside_a_tree_judge_the_bridges_between_a_gpu_and_its_hca(
+    value: int, want: Status
+) -> None:
+    rows = "".join(f"0000:02:0{at}.0 {value:04x}\n" for at in range(2))
+    none = "setpci: 0000:01:00.0: Instance #0 of Extended capability 000d not found - none\n"
+    assert status("acs.redirect", f"$ lspci -v -nn -D\n{TREE}{LOOP}{rows}{none}") is want
+    one = rows.partition("\n")[0]
+    if want is PASS:
+        assert status("acs.redirect", f"$ lspci -v -nn -D\n{TREE}{LOOP}{one}\n") is UNKNOWN
+
+
+def test_what_setpci_wrote_is_not_what_it_read() -> None:
+    wrote = "0000:03:00.0 (ecap 000d @148) @14e 0000\n"
+    text = f"# setpci -v -s 03:00.0 ECAP_ACS+6.w=0000\n{wrote}"
+    assert set(read(text).frames) == {"setpci-said"}
+    assert "did not write it" in found("acs.redirect", text)
+
+
+def test_registers_of_which_nobody_says_what_they_are_tell_nothing() -> None:
+    assert "is not told" in found("acs.redirect", "03:00.0 2910\n04:00.0 2910\n")
+
+
+# iproute2 rdma/sys.c, sys_show_parse_cb, of 5.1 to 7.1: one line, or two, or JSON.
+@pytest.mark.parametrize(
+    "form", ["netns {}\n", "netns {} copy-on-fork on\n", "netns {}\ncopy-on-fork on\n",
+             '[{{"netns":"{}","copy-on-fork":true}}]\n'],
+)  # fmt: skip
+@pytest.mark.parametrize("mode", ["shared", "exclusive"])
+def test_the_mode_of_network_namespaces_is_told_and_fails_nothing_by_itself(
+    form: str, mode: str
+) -> None:
+    text = form.format(mode)
+    assert set(read(text).frames) == {"rdma-system"}
+    assert status("ctr.rdma_devices", text) is UNKNOWN
+    assert mode in found("ctr.rdma_devices", text)
+
+
+# coreutils ls.c, print_long_format and -1, in columns, of paths; udev's by-ibdev and by-path.
+def listed_nodes(draw: Random, names: list[str]) -> str:
+    form = draw.choice(("one", "columns", "long", "paths"))
+    names = sorted([*names, *draw.choice(((), ("by-ibdev", "by-path")))])
+    if form == "columns":
+        return "  ".join(names) + "\n"
+    if form == "long":
+        day = "Nov 10 10:00"
+        rows = [
+            f"drwxr-xr-x 2 root root       80 {day} {name}"
+            if name.startswith("by-")
+            else f"crw-rw-rw- 1 root root 231, {at:3d} {day} {name}"
+            for at, name in enumerate(names)
+        ]
+        return "\n".join(["total 0", *rows, ""])
+    before = "/dev/infiniband/" if form == "paths" else ""
+    return "".join(f"{before}{name}\n" for name in names)
+
+
+def test_a_folder_of_devices_without_uverbs_fails_and_one_with_some_says_how_many() -> None:
+    draw = Random(96)  # noqa: S311 # drawn again the same
+    for _ in range(TEXTS):
+        count = draw.choice((0, 1, 8))
+        names = [f"{kind}{at}" for at in range(count) for kind in ("uverbs", "umad", "issm")]
+        listing = listed_nodes(draw, [*names, "rdma_cm"])
+        asked = "$ ls -l /dev/infiniband\n" if not count or draw.random() < 0.5 else ""
+        text = quoted(draw, asked + listing)
+        assert set(read(text).frames) == {"rdma-nodes-said"}, text
+        assert status("rdma.devices", text) is (UNKNOWN if count else FAIL), text
+        if count:
+            assert found("rdma.devices", text).startswith(f"{count} uverbs node"), text
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ls: cannot access '/dev/infiniband': No such file or directory",
+        "ls: cannot access /dev/infiniband/: No such file or directory",
+        "ls: /dev/infiniband: No such file or directory",
+    ],
+)
+def test_where_there_is_no_folder_of_devices_user_space_has_none(line: str) -> None:
+    assert status("rdma.devices", f"{line}\n") is FAIL
+
+
+def test_who_alone_may_open_the_nodes_is_told() -> None:
+    text = "$ ls -l /dev/infiniband\ncrw------- 1 root root 231, 192 Nov 10 10:00 uverbs0\n"
+    assert "only root, root may open" in found("rdma.devices", text)
+
+
+# mstflint mlxfwupdate/mlnx_dev.cpp and mlxfwmanager.cpp.
+def managed(draw: Random, versions: list[str]) -> str:
+    mst, status_ = draw.random() < 0.5, ("Up to date", "Update required", "No matching image found")
+    text = draw.choice(("Querying Mellanox devices firmware ...\n\n", ""))
+    for at, version in enumerate(versions, start=1):
+        name = f"/dev/mst/mt4129_pciconf{at}" if mst else f"0000:{at:02x}:00.0"
+        uefi = draw.choice(("", "     UEFI           14.33.0010     N/A           \n"))
+        text += (
+            f"Device #{at}:\n----------\n\n  Device Type:      ConnectX7\n"
+            f"  Part Number:      MCX75310AAS-NEA_Ax\n  Description:      NVIDIA ConnectX-7\n"
+            f"  PSID:             MT_0000000838\n  PCI Device Name:  {name}\n"
+            f"  Base GUID:        b83fd20300{at:06x}\n"
+            "  Versions:         Current        Available     \n"
+            f"     FW             {version}     {draw.choice(('N/A', '28.43.2026'))}    \n{uefi}\n"
+            f"  Status:           {draw.choice(status_)}\n\n"
+        )
+    return draw.choice(("", "# mlxfwmanager\n", "$ sudo mlxup --query\n")) + text
+
+
+def test_firmware_of_one_board_that_differs_is_told_by_mlxfwmanager() -> None:
+    draw = Random(97)  # noqa: S311 # drawn again the same
+    for _ in range(TEXTS):
+        versions = [draw.choice(("28.39.1002", "28.39.3560")) for _ in range(draw.randrange(1, 9))]
+        text = quoted(draw, managed(draw, versions))
+        assert set(read(text).frames) == {"mlxfwmanager"}, text
+        mixed = len(set(versions)) > 1
+        assert status("rdma.firmware", text) is (FAIL if mixed else UNKNOWN), text
+        assert versions[0] in found("rdma.firmware", text), text
+
+
+@pytest.mark.parametrize(("second", "want"), [("28.39.1002", UNKNOWN), ("28.39.3560", FAIL)])
+def test_firmware_is_told_beside_a_list_of_ports_that_has_none(second: str, want: Status) -> None:
+    up = "link mlx5_0/1 state ACTIVE physical_state LINK_UP netdev eth0 \n"
+    cards = managed(Random(1), ["28.39.1002", second])  # noqa: S311 # drawn again the same
+    assert status("rdma.firmware", f"$ rdma link\n{up}$ mlxfwmanager\n{cards}") is want
+
+
+def test_mlxfwmanager_that_finds_no_device_says_why() -> None:
+    text = "# mlxfwmanager\n-E- No devices found or specified, mst might be stopped\n"
+    assert "mst might be stopped" in found("rdma.firmware", text)
+
+
+# NVML's nvidia-smi, -q -d MEMORY, through grep -A; "MB" before the branch 331.
+def sections(draw: Random, gpus: list[tuple[int, int]], *, memory: bool) -> str:
+    unit, wide = draw.choice(("MiB", "MB")), draw.choice((28, 34, 40))
+
+    def block(name: str, total: int, reserved: bool) -> str:
+        rows = [("Total", total), *((("Reserved", 550),) if reserved else ()), ("Used", 1)]
+        lines = (f"        {key:<{wide}}: {value} {unit}\n" for key, value in rows)
+        return f"    {name} Memory Usage\n{''.join(lines)}"
+
+    parts = [
+        (block("FB", total, draw.random() < 0.5) if memory else "") + block("BAR1", bar, False)
+        for bar, total in gpus
+    ]
+    prompt = draw.choice(("", "$ nvidia-smi -q | grep -A3 -i 'memory usage'\n"))
+    return prompt + draw.choice(("", "--\n")).join(parts)
+
+
+def test_bar1_beside_a_bare_list_of_the_bus_is_judged_all_the_same() -> None:
+    bus = "1b:00.0 3D controller [0302]: NVIDIA Corporation GH100 [H100 80GB] [10de:2330]\n"
+    small = "$ nvidia-smi -q | grep -A3 BAR1\n    BAR1 Memory Usage\n        Total   : 256 MiB\n"
+    assert status("pcie.bar1", f"$ lspci -nn\n{bus}{small}") is FAIL
+
+
+def test_bar1_that_is_small_is_told_of_sections_alone_and_none_passes_by_them() -> None:
+    draw = Random(98)  # noqa: S311 # drawn again the same
+    for _ in range(TEXTS):
+        memory = draw.random() < 0.5
+        gpus = [
+            (draw.choice((256, 32768, 131072)), draw.choice((46068, 81559)))
+            for _ in range(draw.randrange(1, 9))
+        ]
+        small = any(bar == 256 or (memory and bar < total) for bar, total in gpus)
+        text = quoted(draw, sections(draw, gpus, memory=memory))
+        assert set(read(text).frames) == {"nvidia-smi-q"}, text
+        assert status("pcie.bar1", text) is (FAIL if small else UNKNOWN), text
+
+
+def test_none_of_these_texts_passes_a_node_without_a_check_of_its_own() -> None:
+    draw = Random(100)  # noqa: S311 # drawn again the same
+    texts = [
+        LOOP + register(draw, "03:00.0", 0),
+        "netns shared copy-on-fork on\n",
+        listed_nodes(draw, ["uverbs0", "rdma_cm"]),
+        managed(draw, ["28.39.1002"]),
+        sections(draw, [(131072, 81559)], memory=True),
+        step(draw, UP, "OK"),
+        config_lines(draw, []),
+        MISSING,
+    ]
+    for text in texts:
+        for path in PeerPath:
+            node = Node(read(text))
+            assert not [e.id for e in ALL if e(node.fresh(), Want(path=path)).status is PASS], text

@@ -1,0 +1,146 @@
+"""Pods that ``kubectl get pods`` lists, and what device plugins log."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from toolkit.errors import Unparsable
+
+# What gives containers their devices, each below what it waits for. Names: gpu-operator assets/,
+# network-operator manifests/, and the daemon sets that the device plugins' own projects have.
+CHAIN = (
+    ("the pod of the DOCA driver", re.compile(r"mofed-|doca-driver-")),
+    ("the pod of the GPU driver", re.compile(r"nvidia-(?:gpu-)?driver-|nvidia-vgpu-manager-")),
+    ("the pod of the container toolkit", re.compile(r"nvidia-container-toolkit-")),
+    ("the validator's pod", re.compile(r"nvidia-(?:operator|cuda)-validator-")),
+    ("a device plugin's pod", re.compile(r"\S*device-plugin-|rdma-shared-dp-|\S*sriov-?dp-")),
+    ("a pod of the operators", re.compile(r"(?:nvidia-)?(?:gpu|network)-operator-|sriov-network-")),
+)
+_POD = re.compile(
+    r"^(?:\S+ +)?(?:pod/)?([a-z0-9][a-z0-9.-]+) +(\d+)/(\d+) +([A-Z]\S+) +(\d+)(?: \([^)\n]*\))? +"
+    r"((?:\d+[smhdy])+)(?: +\S+ +(\S+))?",
+    re.MULTILINE,
+)
+_WAITS = re.compile(
+    r"Pending|ContainerCreating|PodInitializing|Init:\d+/\d+|SchedulingGated|Terminating|NotReady"
+)
+_LONG = re.compile(r"[hdy]|^[3-9]\d{1,2}m|^\d{3,}m")  # half an hour: a driver is built in less
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """One line of ``kubectl get pods``."""
+
+    name: str
+    ready: int
+    containers: int
+    status: str  # "CrashLoopBackOff", "Init:0/1"
+    restarts: int
+    age: str  # "3d4h"
+    node: str = ""  # with -o wide
+
+    @property
+    def rank(self) -> int:
+        """Its place in CHAIN; beyond its end for a pod of another sort."""
+        return next((at for at, (_, names) in enumerate(CHAIN) if names.match(self.name)), 99)
+
+    @property
+    def well(self) -> bool:
+        return self.status in {"Completed", "Succeeded"} or (
+            self.status == "Running" and self.ready == self.containers
+        )
+
+    @property
+    def waits(self) -> bool:
+        """Not up, and not for so long that it never will be."""
+        starts = self.status == "Running" or _WAITS.fullmatch(self.status) is not None
+        return not self.well and starts and not _LONG.search(self.age)
+
+    @property
+    def ill(self) -> bool:
+        return not self.well and not self.waits
+
+    @property
+    def words(self) -> str:
+        at = f" on {self.node}" if self.node and self.node != "<none>" else ""
+        again = f", restarted {self.restarts} times" if self.restarts else ""
+        told = f"{self.status}, {self.ready} of {self.containers} ready"
+        return f"{self.name}{at}: {told}{again}, for {self.age}"
+
+
+def parse_pod_list(text: str) -> tuple[Pod, ...]:
+    """Read ``kubectl get pods``, with -A and -o wide too.
+
+    Source: kubernetes pkg/printers/internalversion/printers.go, printPod and its columns; since
+    1.22 the last restart stands behind their number.
+
+    :raises Unparsable: where no line is of a pod.
+    """
+    rows = [each.groups() for each in _POD.finditer(text)]
+    if not rows:
+        raise Unparsable("kubectl get pods", text.strip().split("\n")[0])
+    return tuple(
+        Pod(name, int(ready), int(all_), status, int(restarts), age, node or "")
+        for name, ready, all_, status, restarts, age, node in rows
+    )
+
+
+_PLUGIN = re.compile(
+    r"Updating \"(?P<named>[^\"]+)\" devices|exposing \"(?P<count>\d+)\" devices"
+    r"|no devices in device pool, \w+ creating resource server for (?P<skipped>[\w.-]+)"
+    r"|no devices in device pool, creating empty resource server for (?P<empty>[\w.-]+)"
+    r"|no Rdma Devices were found for resource (?P<none>[\w.-]+)"
+    r"|New resource server is created for (?P<made>[\w.-]+) ResourcePool"
+    r"|Registered device plugin for '(?P<registered>[^']+)'"
+    r"|(?P<bare>No devices found\. Waiting indefinitely|Failed to initialize NVML: "
+    r"|If this is a GPU node, did you )"
+    r"|' device marked unhealthy: (?P<ill>[\w-]+)|Xid=(?P<xid>\d+) on Device=(?P<device>[\w-]+)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PluginLog:
+    """What the log of a device plugin says last of its resources."""
+
+    empty: tuple[str, ...] = ()  # resources of which it offers nothing
+    offered: tuple[str, ...] = ()  # those of which it offers something
+    ill: tuple[str, ...] = ()  # GPUs that it has called unhealthy, with their Xid where it is told
+
+
+def parse_plugin_log(text: str) -> PluginLog:
+    """Read a log of the plugins of shared RDMA devices, of SR-IOV or of GPUs.
+
+    Sources, as read: Mellanox/k8s-rdma-shared-dev-plugin pkg/resources/server.go and
+    resources_manager.go; k8snetworkplumbingwg/sriov-network-device-plugin cmd/sriovdp/manager.go;
+    NVIDIA/k8s-device-plugin cmd/nvidia-device-plugin/main.go, internal/plugin/server.go and
+    internal/rm/health.go.
+    """
+    offers: dict[str, bool] = {}
+    ill: dict[str, str] = {}
+    named = ""
+    for found in _PLUGIN.finditer(text):
+        has = found.groupdict()
+        none = has["skipped"] or has["empty"] or has["none"] or ("GPUs" if has["bare"] else "")
+        if has["named"]:
+            named = has["named"]
+        elif has["count"] is not None:
+            offers[_short(named)] = int(has["count"]) > 0
+        elif none:
+            offers[_short(none)] = False
+        elif some := has["made"] or has["registered"]:
+            offers[_short(some)] = True
+        else:
+            ill.setdefault(has["ill"] or has["device"], has["xid"] or "")
+    told = tuple(f"{gpu}, Xid {xid}" if xid else gpu for gpu, xid in ill.items())
+    return PluginLog(
+        tuple(name for name, some in offers.items() if not some),
+        tuple(name for name, some in offers.items() if some),
+        told,
+    )
+
+
+def _short(resource: str) -> str:
+    """Without its prefix, which the plugins leave out in half of their lines."""
+    name = resource.rpartition("/")[2]
+    return "GPUs" if name == "gpu" else name or "a resource"

@@ -1,0 +1,89 @@
+"""What greps of /proc/kallsyms and /etc/modprobe.d, and openibd's own output, tell of modules.
+
+Sources, as read: Linux kernel/kallsyms.c, s_show; kmod libkmod/libkmod-config.c; mlnx-ofa_kernel
+ofed_scripts/openibd, start, stop, load_module and echo_failure.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from toolkit.errors import Unparsable
+from toolkit.facts.modules.kernel_modules import ModprobeConfig, parse_modprobe_config
+
+# "ffffffffc0a3b1c0 T ib_register_peer_memory_client	[ib_core]", or grep's number before it; what
+# the kernel keeps of an export is named after it.
+_SYMBOL = re.compile(
+    r"^(?:\d+:)?[0-9a-f]{8,16} [A-TV-Za-tv-z] (?:__(?:ksymtab|kstrtab|kstrtabns|crc)_)?(\S+?)"
+    r"(?:[ \t]+\[(\w+)\])?[ \t]*$",
+    re.MULTILINE,
+)
+_MANY = 50_000  # a kernel has more symbols, an excerpt has not
+_LINE = re.compile(
+    r"^(?:(?P<file>/?[^\s:]*\.conf):(?:\d+:)?)?[ \t]*(?P<line>(?:blacklist|install|remove|options"
+    r"|softdep)[ \t]+\S.*?)[ \t]*$",
+    re.MULTILINE,
+)
+_STEP = re.compile(
+    r"^[ \t]*(\S[^\n\[]*?):?[ \t]*(?:\[\d+G)?\[ *(OK|FAILED|WARNING|done) *\]", re.MULTILINE
+)
+_LOADED = "Loading HCA driver and Access Layer"
+
+
+@dataclass(frozen=True, slots=True)
+class Symbols:
+    """Live symbols of which lines of /proc/kallsyms tell."""
+
+    modules: dict[str, str]  # by symbol the module that has it; "" for the kernel itself
+    whole: bool  # that one is not there means that nothing has it
+
+    @property
+    def loaded(self) -> frozenset[str]:
+        """The modules that have any."""
+        return frozenset(filter(None, self.modules.values()))
+
+
+def parse_kallsyms_lines(text: str) -> Symbols:
+    """Lines of /proc/kallsyms, mostly those that grep found; none where it found nothing.
+
+    Of the whole file its RDMA modules are there, and another module behind them: it was not cut.
+    """
+    rows = _SYMBOL.findall(text)
+    tagged = [module for _, module in rows if module]
+    rdma = {"ib_core", "ib_uverbs"}
+    whole = len(rows) > _MANY and rdma <= set(tagged) and tagged[-1] not in rdma
+    return Symbols(dict(rows), whole)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigLines:
+    """Lines of /etc/modprobe.d that somebody has found, or of ``modprobe -c``."""
+
+    config: ModprobeConfig
+    files: dict[str, str]  # by line the file that it stands in, where grep says so
+
+
+def parse_config_lines(text: str) -> ConfigLines:
+    """:raises Unparsable: where no line is one of modprobe's."""
+    found = [(each["line"], each["file"] or "") for each in _LINE.finditer(text)]
+    if not found:
+        raise Unparsable("/etc/modprobe.d", text.strip().split("\n")[0])
+    # modprobe.d(5): "-" and "_" in a module's name are one, and a comment has a line of its own.
+    config = parse_modprobe_config("".join(f"{line}\n" for line, _ in found))
+    return ConfigLines(config, {line: file for line, file in found if file})
+
+
+def parse_openibd(text: str) -> tuple[str, ...] | None:
+    """What openibd could not do: its lines that end in FAILED, since it last came up.
+
+    :returns: nothing where all went well, None where it has not come up and says no failure.
+    :raises Unparsable: where it says nothing of a driver.
+    """
+    steps = [(step.strip(), result) for step, result in _STEP.findall(text)]
+    if not steps:
+        raise Unparsable("openibd", text.strip().split("\n")[0])
+    up = [at for at, (step, result) in enumerate(steps) if (step, result) == (_LOADED, "OK")]
+    since = steps[up[-1] + 1 :] if up else steps
+    failures = tuple(step for step, result in since if result == "FAILED")
+    return failures if failures or (up and up[-1] == len(steps) - 1) else None
