@@ -17,10 +17,11 @@ from tests.unit.fleets import CAPTURES, TODAY, capture
 from tests.unit.planning import TRANSLATED
 from toolkit.checks.check import Status
 from toolkit.checks.judged import causes, judge_node
-from toolkit.checks.why import chain, matching, quotes
+from toolkit.checks.why import Quote, chain, matching, quotes
 from toolkit.cli.options import Said
 from toolkit.errors import ExitCode
 from toolkit.evidence import Evidence, Frame, State
+from toolkit.report.why import _quoted
 from toolkit.verbs.cli.why import asked as asked_about
 from toolkit.verbs.cli.why import explained
 from toolkit.want import Want
@@ -91,6 +92,12 @@ def test_a_silence_is_told_as_what_was_looked_for() -> None:
     first = chain(judged, evidence, "peermem.loaded")[0]
     silent = next(each for each in first.quotes if each.frame.key == "module-state")
     assert (silent.lines, silent.lacks) == ((), ("nvidia-peermem",))
+
+
+def test_a_source_of_blank_lines_is_told_as_empty() -> None:
+    quote = Quote(Frame("dkms-status", State.OK, "dkms status", "\n \n"), ())
+    told = next(_quoted(quote, "evidence", ""))
+    assert told.endswith("dkms-status: dkms status is empty")
 
 
 def test_a_frame_that_was_refused_is_evidence_of_what_is_not_known() -> None:

@@ -95,6 +95,9 @@ def test_what_there_is_is_named_and_not_without_end() -> None:
         refuse_missing("gpu1", evidence(missing, Frame("inside/others", State.OK, "x", names)))
     assert why.value.hint.startswith("there is: job0, job1, ")
     assert why.value.hint.endswith("job7, and 4 more")
+    with pytest.raises(TransportError) as why:
+        refuse_missing("gpu1", evidence(missing, Frame("inside/others", State.OK, "x", "a\nb\n")))
+    assert why.value.hint == "there is: a, b"
 
 
 def test_what_is_below_inside_stands_for_the_nodes_own_and_nothing_else_does() -> None:

@@ -51,6 +51,13 @@ def test_a_system_that_fails_does_not_hide_the_one_with_settings(status: int) ->
         find("bmc", Served({"/a": status, "/b": {}}), ["/a", "/b"])
 
 
+def test_of_systems_without_end_no_more_are_asked_than_any_machine_has() -> None:
+    get = Served({})
+    with pytest.raises(BmcRefused):
+        find("bmc", get, [f"/{number}" for number in range(1000)])
+    assert get.asked == [f"/{number}" for number in range(32)]
+
+
 def test_the_registry_of_a_bios_is_found_behind_those_of_many_adapters() -> None:
     """One registry a port: eight GPUs bring more of them than there are of all else."""
     listed = [{"@odata.id": f"/r/NetworkAttributes_{n}"} for n in range(60)]

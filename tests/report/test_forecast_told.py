@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -54,6 +55,13 @@ def test_the_report_folds_nodes_that_lose_the_same() -> None:
     assert text.endswith("1 of 4 nodes would lose nothing.")
     assert "kept     driver" not in text
     assert "kept     driver" in forecast_report(FLEET, Painter(False), verbose=True)
+
+
+def test_the_state_of_each_row_has_its_colour_and_nothing_else_of_it() -> None:
+    table = forecast_report(FLEET, Painter(True)).split("\n")[-5:-2]
+    assert [re.findall("\x1b\\[(\\d+)m([a-z ]+)\x1b", line) for line in table] == [
+        [("32", "keeps")], [("31", "loses")], [("31", "out of reach")]
+    ]  # fmt: skip
 
 
 def test_what_was_cut_off_is_no_forecast_in_the_table_either() -> None:

@@ -17,6 +17,8 @@ from tests.unit.judged import BARE, HEALTHY, SICK, SLOW, TODAY, UNSURE, judged, 
 from toolkit.checks.check import Gap, Status, failed, unknown
 from toolkit.checks.judged import Judged, judge_node
 from toolkit.errors import ExitCode, HostKeyError, Outcome, TransportError, worst
+from toolkit.facts.text.foreign import foreign
+from toolkit.report.foreign import foreign_lines
 from toolkit.report.progress import PlainProgress
 from toolkit.report.table import Painter, clean, columns, error_lines, labelled, wants_colour
 from toolkit.report.text import count_line, findings, report, verdict_text
@@ -324,3 +326,13 @@ def test_the_demo_s_kinds_of_illness_are_told_on_less_than_a_screen() -> None:
     # Of the demo itself it is the README that shows what a run prints: test_project_shown.py.
     shown = (CHECKOUT / "README.md").read_text().partition("$ ./invokew doctor --hosts demo\n")[2]
     assert 0 < len(shown.partition("\n```")[0].split("\n")) < 25
+
+
+def test_of_many_files_that_were_not_understood_some_are_named_and_the_rest_counted() -> None:
+    aside = [foreign(f"f{number}", "x") for number in range(10)]
+    lines = foreign_lines(aside, Painter(False), verbose=False)
+    assert [line.split()[-1] for line in lines if " file " in line] == [f"f{n}" for n in range(8)]
+    assert lines[-2].strip() == "and 2 more (--verbose)"
+    assert not any(
+        "more" in line for line in foreign_lines(aside[:8], Painter(False), verbose=False)
+    )
