@@ -10,7 +10,7 @@ import pytest
 
 from toolkit.errors import FloodError, UsageError
 from toolkit.ssh.connection import _Wire
-from toolkit.ssh.limits import make_room
+from toolkit.ssh.limits import Hearing, make_room
 
 
 class Limit:
@@ -93,3 +93,10 @@ def test_a_packet_of_any_size_is_not_waited_for() -> None:
         near.recv(64 << 20)
     assert far.sent == 1 << 20
     assert near.why is not None
+
+
+def test_all_that_one_run_may_hear_is_heard_and_not_a_byte_more() -> None:
+    hearing = Hearing("gpu1", 10)
+    hearing.take(160)
+    with pytest.raises(FloodError):
+        hearing.take(1)

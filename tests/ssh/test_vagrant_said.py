@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.errors import Unparsable, UsageError
+from toolkit.errors import TransportError, Unparsable, UsageError
 from toolkit.hosts.host import Host
+from toolkit.ssh import vagrant
 from toolkit.ssh.ssh_config import SshConfig
 from toolkit.ssh.ssh_config_file import ConfigLine, parse_setting
 from toolkit.ssh.vagrant import complaint, machine_host, parse_said, ssh_configs, states
@@ -210,3 +211,15 @@ def test_a_file_that_it_includes_is_not_passed_over() -> None:
 def test_an_unknown_shape_is_refused_not_guessed(text: str) -> None:
     with pytest.raises(Unparsable, match="vagrant ssh-config"):
         host(text)
+
+
+def test_a_vagrant_that_does_not_end_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "vagrant"
+    program.write_text("#!/bin/sh\nexec sleep 60\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(vagrant, "_LIMIT_S", 0.2)
+    with pytest.raises(TransportError, match="vagrant status has not ended after 0.2 s"):
+        vagrant._ask("status")
