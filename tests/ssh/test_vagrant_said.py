@@ -221,5 +221,5 @@ def test_a_vagrant_that_does_not_end_is_not_waited_for(
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setattr(vagrant, "_LIMIT_S", 0.2)
-    with pytest.raises(TransportError, match="vagrant status has not ended after 0.2 s"):
+    with pytest.raises(TransportError, match=r"vagrant status has not ended after 0\.2 s"):
         vagrant._ask("status")
