@@ -54,11 +54,30 @@ def test_a_host_has_its_groups(inventory: Inventory) -> None:
         ("[Main]\ndefault: lab\n[lab]\nmap: echo x\n", RACKS, "groups.conf: "),
         ("[Main]\ndefault: racks\nautodir: {0}/groups.d\n", "racks: {}\n", "names no host"),
         ("[Main]\ndefault: racks\nautodir: {0}/groups.d\n", "racks:\n  a: '@a'\n", "groups.conf: "),
+        ("[Main]\ndefault: racks\nrubbish\n", RACKS, "groups.conf: "),
+        (
+            "[Main]\ndefault: lab\n[lab]\nmap: echo -- -oX=y\nlist: echo one\n",
+            RACKS,
+            "groups.conf: ",
+        ),
     ],
-    ids=["no-such-source", "a-command-fails", "lists-nothing", "empty", "a-circle"],
+    ids=[
+        "no-such-source",
+        "a-command-fails",
+        "lists-nothing",
+        "empty",
+        "a-circle",
+        "no-ini",
+        "no-name",
+    ],
 )
 def test_what_it_cannot_tell_is_one_sentence(
     conf: str, groups: str, why: str, tmp_path: Path
 ) -> None:
     with pytest.raises(InventoryError, match=why):
         read_inventory(site(tmp_path, conf, groups))
+
+
+def test_a_group_main_of_an_ini_inventory_is_no_sign_of_it(tmp_path: Path) -> None:
+    (tmp_path / "h.conf").write_text("[Main]\ngpu01\n")
+    assert read_inventory(tmp_path / "h.conf").groups == {"Main": ("gpu01",)}

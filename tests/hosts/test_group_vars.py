@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -46,6 +47,7 @@ def first(folder: Path, files: Mapping[str, str], inventory: str = HOSTS) -> Hos
         ({"group_vars/gpu": "ansible_port: 1\n", "host_vars/n1.yml": "ansible_port: 2\n"}, 2),
         ({"host_vars/n2.yml": "ansible_port: 2\n"}, 0),
         ({"group_vars": "no folder"}, 0),
+        ({"group_vars/gpu": "ansible_port: !unsafe 7\n"}, 7),
         ({"group_vars/gpu": "ansible_port: [1]\n"}, 0),
         ({"group_vars/ungrouped": "ansible_port: 1\n"}, 0),
     ],
@@ -81,9 +83,10 @@ def test_files_and_the_inventory_have_their_order(
         ("group_vars/all/vault.yml", VAULT, "vault.yml: a vault, which only Ansible can open"),
         ("group_vars/gpu", "ansible_port: !vault |\n  $ANSIBLE_VAULT;1.1;AES256\n  62\n",
          "gpu:1: it is in a vault"),
-        ("group_vars/gpu", "ansible_host: '{{ x }}'\n", "gpu:1: .* is a template"),
+        ("group_vars/gpu", "ansible_host: '{{ x }}'\n", "gpu:1: a template, which only"),
         ("group_vars/gpu", "- a\n", "gpu:1: a mapping is expected here"),
         ("host_vars/n1", "a: [\n", "n1:2: "),
+        ("host_vars/n1", "x: &x {ansible_user: a}\n<<: *x\n", "n1:2: '<<' takes another mapping"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_there_is_named(file: str, text: str, why: str, tmp_path: Path) -> None:
@@ -107,7 +110,7 @@ def test_a_secret_that_says_nothing_of_the_way_is_left_alone(tmp_path: Path) -> 
         ),
         (
             "ansible_become_user='{{ x }}'",
-            "reached by ansible_become_user={{ x }}, which only Ansible can evaluate",
+            "reached as ansible_become_user says, which only Ansible can evaluate",
         ),
         (
             "ansible_connection=docker",
@@ -208,3 +211,56 @@ def test_what_ansible_lists_may_be_in_a_vault() -> None:
     variables = {"ansible_port": {"__ansible_vault": VAULT}, "disks": ["a"], "n": {"x": 1}}
     told = listed(json.dumps({"_meta": {"hostvars": {"n1": variables}}}), "x")["all"].hosts["n1"]
     assert {name: each.vault for name, each in told.items()} == {"ansible_port": True}
+
+
+def test_the_later_line_of_a_yaml_counts_whatever_it_is_below(tmp_path: Path) -> None:
+    text = (
+        "g:\n  hosts: {n1: {ansible_user: a}}\n  children: {k: {hosts: {n1: {ansible_user: b}}}}\n"
+    )
+    assert read_inventory(laid(tmp_path, {"h.yml": text}) / "h.yml").hosts["n1"].user == "b"
+
+
+@pytest.mark.parametrize("option", ["-o ProxyCommand={}", "-o 'ProxyCommand {}'"])
+def test_a_proxy_command_has_its_own_blanks_and_equal_signs(option: str, tmp_path: Path) -> None:
+    command = "ssh -o A=b -W %h:%p gate"
+    line = option.format(f'"{command}"' if "=" in option[:17] else command)
+    args = json.dumps({"ansible_ssh_common_args": line})
+    found = first(tmp_path, {"group_vars/gpu.json": args})
+    assert found.options == (("ProxyCommand", command),)
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("planted", ["group_vars/gpu", "host_vars", "site/hosts"])
+def test_what_another_user_planted_is_refused(planted: str, tmp_path: Path) -> None:
+    laid(tmp_path, {
+        "hosts": HOSTS, "site/hosts": HOSTS, "group_vars/gpu": "{}", "host_vars/n1": "{}"
+    })  # fmt: skip
+    read_inventory(tmp_path / "hosts")
+    (tmp_path / planted).parent.chmod(0o1777)
+    os.chown(tmp_path / planted, 65534, 65534)
+    with pytest.raises(InventoryError, match="is user 65534's, in a folder that all may write to"):
+        read_inventory(tmp_path / ("site" if planted.startswith("site") else "hosts"))
+
+
+def test_a_pipe_is_not_waited_for_and_a_ring_of_links_is_no_file(tmp_path: Path) -> None:
+    laid(tmp_path, {"hosts": HOSTS})
+    (tmp_path / "group_vars").mkdir()
+    os.mkfifo(tmp_path / "group_vars/gpu")
+    with pytest.raises(InventoryError, match="neither a file nor a folder"):
+        read_inventory(tmp_path / "hosts")
+    (tmp_path / "group_vars/gpu").unlink()
+    (tmp_path / "group_vars/gpu").symlink_to("gpu")
+    with pytest.raises(InventoryError, match="cannot be read"):
+        read_inventory(tmp_path / "hosts")
+
+
+@pytest.mark.parametrize("hosts", ["abc", [1, 2], [None], ["a b"], ["-oX=y"], ["a:22"], ["u@a"]])
+def test_what_is_no_name_is_refused_whoever_told_it(hosts: object) -> None:
+    told = json.dumps({"_meta": {"hostvars": {}}, "gpu": {"hosts": hosts}})
+    with pytest.raises(InventoryError):
+        listed(told, "x")
+
+
+def test_a_text_that_ansible_marks_as_unsafe_is_a_text() -> None:
+    told = {"_meta": {"hostvars": {"n1": {"ansible_user": {"__ansible_unsafe": "ops"}}}}}
+    assert listed(json.dumps(told), "x")["all"].hosts["n1"]["ansible_user"].text == "ops"

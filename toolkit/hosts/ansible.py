@@ -24,6 +24,7 @@ _VARIABLES = {  # Ansible's names for one thing, the first that is set counts
     "key_file": ("ansible_ssh_private_key_file", "ansible_private_key_file"),
     "bmc": ("bmc",),
 }
+_OPTION = re.compile(r"^\s*(\w+)(?:\s*=\s*|\s+)")  # "Key=value", "Key value"
 _BY_SSH = ("", "ssh", "smart", "paramiko", "paramiko_ssh")
 _SSH_ARGS = ("ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_args")
 _RANGE = re.compile(r"\[(\w+):(\w+)(?::(\d+))?\]")
@@ -119,6 +120,20 @@ def unfold_ansible(pattern: str, where: str) -> list[str]:
     width = len(found[1]) if found[1].startswith("0") else 0
     texts = (chr(n) if found[1].isalpha() else f"{n:0{width}d}" for n in parts)
     return [before + text + rest for text in texts for rest in after]
+
+
+def plain_name(name: object, where: str) -> str:
+    """A host's name as a program told it.
+
+    :raises InventoryError: it is none.
+    """
+    try:
+        spot = parse_spot(name) if isinstance(name, str) else None
+    except UsageError as why:
+        raise InventoryError(f"{where}: {why}", hint=why.hint) from why
+    if spot is None or spot.user or spot.port:
+        raise InventoryError(f"{where}: {name!r} is no name of a host", hint="see who says so")
+    return spot.host
 
 
 def host_names(pattern: str, where: str) -> list[tuple[str, int]]:
@@ -227,9 +242,7 @@ def _no_way(host: str, values: dict[str, VariableValue], user: str) -> str:
         try:
             said[name] = _evaluate(host, value).removeprefix("ansible.builtin.")
         except InventoryError:
-            return (
-                f"reached by {name}={value.text if value else ''}, which only Ansible can evaluate"
-            )
+            return f"reached as {name} says, which only Ansible can evaluate"
     connection, method, become_user = said.values()
     if connection == "local":
         return "this very machine by ansible_connection=local, which --transport local judges"
@@ -272,7 +285,7 @@ def _evaluate(host: str, value: VariableValue | None) -> str:
     text = re.sub(r"\{\{\s*inventory_hostname\s*\}\}", host, value.text)
     if "{{" in text or "{%" in text:
         raise InventoryError(
-            f"{value.where}: {value.text!r} is a template, which only Ansible can evaluate",
+            f"{value.where}: a template, which only Ansible can evaluate",
             hint="let it: ansible-inventory --list --yaml --export > plain.yml",
         )
     return text
@@ -296,7 +309,7 @@ def _ssh_arguments(
             elif flag == "-i":
                 key_file = argument
             else:
-                key, _, text = argument.replace(" ", "=", 1).partition("=")
+                key, _, text = _OPTION.sub(r"\1=", argument, count=1).partition("=")
                 options[key] = text
     jump = options.pop("ProxyJump", jump)
     return jump, key_file, tuple(options.items())

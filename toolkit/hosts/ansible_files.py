@@ -7,14 +7,16 @@ variables; cli/inventory.py, the JSON that ``ansible-inventory --list`` prints.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import stat
 import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from toolkit.errors import InventoryError
-from toolkit.hosts.ansible import Group, VariableValue
+from toolkit.hosts.ansible import Group, VariableValue, plain_name
 from toolkit.untrusted import Unreadable, read_json
 
 VAULT = "$ANSIBLE_VAULT;"
@@ -27,10 +29,31 @@ _ASKED_S = 120  # a cloud may have to be asked page by page
 
 
 def sources(folder: Path) -> Iterator[Path]:
-    """The files of a folder that is an inventory, in Ansible's order."""
+    """The files of a folder that is an inventory, in Ansible's order.
+
+    :raises InventoryError: one of them is not to be trusted.
+    """
     for each in sorted(folder.iterdir()):
         if _PASSED_OVER.match(each.name) is None:
-            yield from sources(each) if each.is_dir() else (each,)
+            yield from sources(each) if _trusted(each).is_dir() else (each,)
+
+
+def _trusted(found: Path) -> Path:
+    """What was found and not named: no other user may have put it there.
+
+    :raises InventoryError: in a folder that all may write to it is another's, or it is neither a
+        file nor a folder.
+    """
+    beside, own, mode = found.parent.stat(), found.lstat(), found.stat().st_mode
+    shared = beside.st_mode & stat.S_ISVTX and beside.st_mode & stat.S_IWOTH
+    if shared and own.st_uid not in {os.geteuid(), beside.st_uid}:
+        raise InventoryError(
+            f"{found}: is user {own.st_uid}'s, in a folder that all may write to",
+            hint="keep the inventory where nobody else may write",
+        )
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise InventoryError(f"{found}: neither a file nor a folder", hint="take it away")
+    return found
 
 
 def vars_files(folder: Path, names: Iterable[str]) -> Iterator[tuple[str, Path]]:
@@ -40,6 +63,7 @@ def vars_files(folder: Path, names: Iterable[str]) -> Iterator[tuple[str, Path]]
     """
     if not folder.is_dir():
         return
+    _trusted(folder)
     there = {each.name: each for each in folder.iterdir()}
     for name in names:
         found = next((there[name + end] for end in _ENDINGS if name + end in there), None)
@@ -48,7 +72,7 @@ def vars_files(folder: Path, names: Iterable[str]) -> Iterator[tuple[str, Path]]
 
 
 def _within(found: Path) -> Iterator[Path]:
-    if not found.is_dir():
+    if not _trusted(found).is_dir():
         yield found
         return
     for each in sorted(found.iterdir()):
@@ -103,13 +127,16 @@ def listed(text: str, where: str) -> dict[str, Group]:
         hosts = told["_meta"]["hostvars"]
         groups = {
             name: Group(
-                {host: _values(hosts.get(host, {}), where) for host in each.get("hosts", ())},
-                [] if name == "all" else list(each.get("children", ())),
+                {
+                    plain_name(host, where): _values(hosts.get(host, {}), where)
+                    for host in _texts(each, "hosts")
+                },
+                [] if name == "all" else _texts(each, "children"),
             )
             for name, each in told.items()
             if name not in ("_meta", "ungrouped")
         }
-        rest = {host: _values(values, where) for host, values in hosts.items()}
+        rest = {plain_name(host, where): _values(each, where) for host, each in hosts.items()}
     except (Unreadable, AttributeError, KeyError, TypeError) as why:
         raise InventoryError(
             f"{where}: this is not what ansible-inventory --list prints", hint=_BY_HAND
@@ -122,10 +149,24 @@ def listed(text: str, where: str) -> dict[str, Group]:
     return groups
 
 
+def _texts(group: dict[str, object], key: str) -> list[str]:
+    """:raises TypeError: it is no list of texts."""
+    told = group.get(key, [])
+    if not isinstance(told, list) or not all(isinstance(each, str) for each in told):
+        raise TypeError(key)
+    return told
+
+
 def _values(variables: dict[str, object], where: str) -> dict[str, VariableValue]:
+    plain = {
+        name: value["__ansible_unsafe"]
+        if isinstance(value, dict) and "__ansible_unsafe" in value
+        else value
+        for name, value in variables.items()
+    }
     return {
         name: VariableValue(str(value), where)
-        for name, value in variables.items()
+        for name, value in plain.items()
         if isinstance(value, str | int)
     } | {
         name: VariableValue("", where, vault=True)

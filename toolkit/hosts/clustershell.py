@@ -6,6 +6,7 @@ group of its default source, @slurm:gpu one of another, as clush and nodeset cal
 
 from __future__ import annotations
 
+import configparser
 import re
 from pathlib import Path
 
@@ -18,9 +19,13 @@ from ClusterShell.NodeUtils import (
 )
 
 from toolkit.errors import InventoryError
-from toolkit.hosts.host import Host, Inventory
+from toolkit.hosts.ansible import plain_name
+from toolkit.hosts.host import MOST, Host, Inventory
 
-_MAIN = re.compile(r"^\[Main\]\s*$", re.MULTILINE)
+_MAIN = re.compile(
+    r"^\[Main\]\s*$(?:\n(?!\[).*)*?\n(?:default|confdir|groupsdir|autodir)\s*[:=]", re.MULTILINE
+)
+_BY_HAND = "see what it has: nodeset -LL"
 
 
 def is_clustershell(file: Path, text: str) -> bool:
@@ -40,18 +45,22 @@ def read_clustershell(file: Path) -> Inventory:
         for source in resolver.sources():
             for name in _listed(resolver, source, known=source == default):
                 shown = name if source == default else f"{source}:{name}"
-                told = NodeSet(f"@{source}:{name}", resolver=resolver)
-                groups[shown] = tuple(map(str, told))
-    except (GroupResolverError, GroupSourceError, NodeSetException) as why:
-        raise InventoryError(f"{file}: {why}", hint="see what it has: nodeset -LL") from why
-    hosts = dict.fromkeys(host for members in groups.values() for host in members)
-    if not hosts:
-        raise InventoryError(f"{file}: names no host", hint="see what it has: nodeset -LL")
-    known = {
-        host: Host(host, groups=tuple(name for name, members in groups.items() if host in members))
-        for host in hosts
-    }
-    return Inventory(known, groups)
+                groups[shown] = _members(NodeSet(f"@{source}:{name}", resolver=resolver), file)
+    except (GroupResolverError, GroupSourceError, NodeSetException, configparser.Error) as why:
+        raise InventoryError(f"{file}: {why}", hint=_BY_HAND) from why
+    of_host: dict[str, list[str]] = {}
+    for name, members in groups.items():
+        for host in members:
+            of_host.setdefault(host, []).append(name)
+    if not of_host:
+        raise InventoryError(f"{file}: names no host", hint=_BY_HAND)
+    return Inventory({host: Host(host, groups=tuple(of_host[host])) for host in of_host}, groups)
+
+
+def _members(told: NodeSet, file: Path) -> tuple[str, ...]:
+    if len(told) > MOST:
+        raise InventoryError(f"{file}: a group of more than {MOST} hosts", hint=_BY_HAND)
+    return tuple(plain_name(str(each), str(file)) for each in told)
 
 
 def _listed(resolver: GroupResolverConfig, source: str, *, known: bool) -> list[str]:

@@ -21,6 +21,7 @@ _YAML = (".yml", ".yaml", ".json")
 _SECTION = re.compile(r"\[([^]:]+)(?::(\w+))?\]\s*(?:[#;].*)?")
 _VARIABLE = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(.*)")
 _PLUGIN = re.compile(r"^[\"']?plugin[\"']?\s*:\s*[\"']?\w", re.MULTILINE)
+_MERGE = "tag:yaml.org,2002:merge"
 _VAULTS = ("!vault", "!vault-encrypted")
 _NULLS = ("", "~", "null", "Null", "NULL")
 
@@ -54,6 +55,16 @@ def read_inventory(source: Path) -> Inventory:
         Or ClusterShell's groups.conf.
     :raises InventoryError: it cannot be read, with file and line.
     """
+    try:
+        return _read(source)
+    except OSError as why:
+        raise InventoryError(
+            f"{why.filename or source}: cannot be read: {why.strerror}",
+            hint="name what can be read",
+        ) from why
+
+
+def _read(source: Path) -> Inventory:
     if not source.is_dir() and is_clustershell(source, read_host_text(source)):
         return read_clustershell(source)
     groups: dict[str, Group] = {}
@@ -97,7 +108,7 @@ def _beside(folder: Path, names: Iterable[str]) -> dict[str, dict[str, VariableV
         if text.startswith(VAULT):
             raise InventoryError(
                 f"{file}: a vault, which only Ansible can open",
-                hint="let it: ansible-inventory --ask-vault-pass --list --yaml > plain.yml",
+                hint="say how hosts are reached in a clear file beside it; the rest may stay there",
             )
         found.setdefault(name, {}).update(_values(_root(text, str(file)), str(file)))
     return found
@@ -219,8 +230,7 @@ def _root(text: str, file: str) -> yaml.Node | None:
 
 def _add_group(groups: dict[str, Group], name: str, node: yaml.Node, file: str) -> None:
     group = groups.setdefault(name, Group())
-    # Ansible looks at a group's hosts last.
-    for key, value, where in sorted(_pairs(node, file), key=lambda each: each[0] == "hosts"):
+    for key, value, where in _pairs(node, file):
         if key == "hosts":
             for pattern, values, at in _pairs(value, file):
                 _add_named(groups, name, pattern, _values(values, file), at)
@@ -243,7 +253,7 @@ def _values(node: yaml.Node | None, file: str) -> dict[str, VariableValue]:
         key: VariableValue(value.value, where, vault=value.tag in _VAULTS)
         for key, value, where in _pairs(node, file)
         if isinstance(value, yaml.ScalarNode)
-        and (value.tag in _VAULTS or not re.match("!(?!!)", value.tag))
+        and (value.tag in (*_VAULTS, "!unsafe") or not re.match("!(?!!)", value.tag))
     }
 
 
@@ -261,5 +271,9 @@ def _pairs(node: yaml.Node | None, file: str) -> Iterator[tuple[str, yaml.Node, 
         if not isinstance(key, yaml.ScalarNode):
             raise InventoryError(
                 f"{where}: a name is expected here", hint="write hosts and groups as keys: NAME:"
+            )
+        if key.tag == _MERGE:
+            raise InventoryError(
+                f"{where}: '<<' takes another mapping in, which we do not", hint="write it out"
             )
         yield key.value, value, where
