@@ -66,8 +66,17 @@ def test_a_check_writes_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "site").exists()
 
 
-def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
+def test_a_link_that_leads_nowhere_is_not_written_through(tmp_path: Path) -> None:
+    (tmp_path / "tasks.py").symlink_to(tmp_path / "elsewhere")
+    done = gdr("init", "--folder", str(tmp_path), state=tmp_path / "state")
+    assert re.search("^tasks.py +left alone", done.stdout, re.MULTILINE)
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize("folder", ["file", "~nobody-of-that-name/x"])
+def test_a_folder_that_cannot_be_made_is_one_sentence(folder: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    done = gdr("init", "--folder", str(tmp_path / "file"), state=tmp_path / "state")
+    place = folder if folder[0] == "~" else str(tmp_path / folder)
+    done = gdr("init", "--folder", place, state=tmp_path / "state")
     assert done.returncode == ExitCode.USAGE
     assert "cannot be written" in done.stderr

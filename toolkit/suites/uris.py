@@ -24,6 +24,7 @@ from toolkit.verbs.access import Access, Fleet, inventory_in
 _OURS = {"ssh": "openssh", "safe-ssh": "openssh", "paramiko": "paramiko", "local": "local"}
 _THEIRS = ("docker", "podman", "kubectl", "openshift", "chroot", "lxc")
 _URI = re.compile(r"(?P<scheme>[\w-]+)://(?P<name>[^?]*)(?:\?(?P<query>.*))?")
+_PASSWORD = re.compile(r"(?:^|,|//)[^@,/:\[\]]*:(?!//)([^@]*)@")
 _BETWEEN = re.compile(r",(?![^\[]*\])")  # a comma within brackets parts numbers, not hosts
 _SAID = {"ssh_config": "ssh_config", "ssh_identity_file": "key", "ansible_inventory": "inventory"}
 _REFUSED = {
@@ -57,6 +58,7 @@ def access_of(text: str, options: Mapping[str, object], base: Access) -> Access:
     :param base: what our own options say.
     :raises UsageError: one of them cannot be honoured.
     """
+    _refuse_password(text)
     for name, hint in _REFUSED.items():
         if options.get(name):
             raise UsageError(f"--{name.replace('_', '-')} is not honoured here", hint=hint)
@@ -73,7 +75,13 @@ def access_of(text: str, options: Mapping[str, object], base: Access) -> Access:
     if len({each.scheme in _THEIRS or each.scheme for each in read}) > 1:
         kinds = ", ".join(sorted({each.scheme for each in read}))
         raise UsageError(f"--hosts names several ways: {kinds}", hint="one run for each of them")
-    return _ours(read, base) if read[0].scheme not in _THEIRS else replace(base, hosts=text)
+    if read[0].scheme not in _THEIRS:
+        return _ours(read, base)
+    if given:
+        raise UsageError(
+            f"--{next(iter(given)).replace('_', '-')} is for SSH", hint="leave it out: a container"
+        )
+    return replace(base, hosts=text)
 
 
 def _term(text: str) -> HostUri:
@@ -82,16 +90,20 @@ def _term(text: str) -> HostUri:
     if found is None or found["scheme"] not in known:
         raise UsageError(f"{text!r}: no way to reach a host", hint=f"ways: {', '.join(known)}")
     scheme, name = found["scheme"], found["name"]
-    if ":" in name.rpartition("@")[0]:
-        raise UsageError(
-            f"{scheme}://...@{name.rpartition('@')[2]}: a password in a URI is not read",
-            hint="give it to verify: --ask-pass, or --pass-fd",
-        )
     asked = {key: told[0] for key, told in parse_qs(found["query"] or "").items()}
     if scheme not in _THEIRS and (odd := sorted(asked.keys() - {*_SAID, "sudo", "sudo_user"})):
         raise UsageError(f"{text!r}: {odd[0]} is not honoured", hint="--ssh-config FILE may say it")
     _refuse_user(asked.get("sudo_user", ""))
     return HostUri(scheme, unquote(name), asked)
+
+
+def _refuse_password(text: str) -> None:
+    """Before anything of it is told again: a colon behind a user, and no port."""
+    for found in _PASSWORD.finditer(text):
+        if not re.match(r"[0-9]{1,5}(?:,|$)", found[1]):
+            raise UsageError(
+                "--hosts: a password there is not read", hint="verify has --ask-pass and --pass-fd"
+            )
 
 
 def _refuse_user(user: str) -> None:
@@ -101,7 +113,13 @@ def _refuse_user(user: str) -> None:
 
 def _ours(read: list[HostUri], base: Access) -> Access:
     scheme, names = read[0].scheme, [each.name for each in read]
-    asked = {name: value for each in read for name, value in each.asked.items()}
+    for name in (*_SAID, "sudo"):
+        if len({each.asked.get(name) for each in read}) > 1:
+            raise UsageError(
+                f"{name} is not the same for all hosts", hint="one run for each of them"
+            )
+    asked = read[0].asked
+    base = replace(base, become=base.become and asked.get("sudo", "true").lower() != "false")
     base = replace(base, **{ours: asked[name] for name, ours in _SAID.items() if name in asked})  # type: ignore[arg-type] # likewise
     if scheme == "local":
         return replace(base, hosts="localhost", transport="local")
@@ -152,7 +170,8 @@ class ByTestinfra:
             sink(line)
         if ended.rc in (125, 126, 127) and not ended.stdout:
             said = ended.stderr.strip().split("\n")[-1] or f"status {ended.rc}"
-            raise TransportError(f"{self.name}: {said}", hint="it needs sh, base64 and gzip")
+            hint = "it needs sh, base64 and gzip" if said.startswith("no ") else "try it by hand"
+            raise TransportError(f"{self.name}: {said}", hint=hint)
         return Result(ended.rc, ended.stdout, ended.stderr)
 
     def close(self) -> None:

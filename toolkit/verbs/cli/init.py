@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -38,15 +39,16 @@ def init(said: Said) -> ExitCode:
       invoke init
       invoke init --folder ~/gpu-site
     """
-    folder = Path(said.text("folder")).expanduser()
-    dry = said.flag("check") or said.dry
+    dry, folder = said.flag("check") or said.dry, Path(said.text("folder"))
     try:
-        missing = [name for name in _FILES if not (folder / name).exists()]
+        folder = folder.expanduser()
+        missing = [name for name in _FILES if not os.path.lexists(folder / name)]
         if missing and not dry:
             begin(folder, missing)
-    except OSError as why:
+    except (OSError, RuntimeError) as why:  # the latter for ~ of nobody
+        reason = why.strerror if isinstance(why, OSError) else why
         raise UsageError(
-            f"{folder}: cannot be written: {why.strerror}", hint="name another one: --folder"
+            f"{folder}: cannot be written: {reason}", hint="name another one: --folder"
         ) from why
     code = ExitCode.PENDING if missing and dry else ExitCode.OK
     made = "to be written" if dry else "written"
