@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from toolkit.checks.judged import Judged, judge_node
 from toolkit.errors import TransportError
 from toolkit.evidence import Evidence, State
 from toolkit.node.collect import Register, probe_script
-from toolkit.node.inside import parse_inside, refuse_missing
+from toolkit.node.inside import inside_script, parse_inside, refuse_missing
 from toolkit.want import Want
 
 pytestmark = [pytest.mark.kube, pytest.mark.podman]
@@ -173,14 +174,28 @@ def test_registration_is_tried_in_it_and_not_on_the_node(podman: Podman, tmp_pat
 def test_a_link_in_it_leads_to_no_file_of_the_node(podman: Podman, tmp_path: Path) -> None:
     """Without a shell root reads its files from outside, where a link is the node's own."""
     secret = tmp_path / "secret"
-    secret.write_text("NCCL_KEY=of-the-node\n")
+    secret.write_text("NCCL_KEY=of-the-node\nlib%s-rdmav34.so\n")
     links = {"etc/nccl.conf": str(secret), "etc/libibverbs.d": str(tmp_path)}
+    links[f"{LIBS}/libibverbs.so.1"] = "../../../../secret"
     files = {**links, "etc/libibverbs.d/mlx5.driver": None}
     (tmp_path / "x.driver").write_text("driver of-the-node\n")
     with podman.running(laid_out(tmp_path / "root", files, shell=False), "train", ()):
         evidence = probed(podman, "podman:train")
     assert "way outside" in evidence.text("inside")
     assert "of-the-node" not in "".join(each.text for each in evidence.frames.values())
+    assert " takes 34 yes" not in evidence.text("inside/providers")
+
+
+def test_a_pipe_in_the_place_of_a_library_is_not_read(tmp_path: Path) -> None:
+    gone = {f"{LIBS}/libibverbs.so.1": None, f"{LIBS}/libmlx5.so.1": None}
+    root = laid_out(tmp_path / "root", gone)
+    for name in ("libibverbs.so.1", "libmlx5.so.1"):
+        os.mkfifo(root / LIBS / name)
+    done = subprocess.run(
+        ("sh", "-s"), input=inside_script(), text=True, capture_output=True, timeout=30,
+        env={"PATH": os.environ["PATH"], "GDR_ROOT": str(root)}, check=True,
+    )  # fmt: skip
+    assert Evidence.parse(done.stdout).complete
 
 
 def test_a_folder_is_entered_by_chroot(podman: Podman, tmp_path: Path) -> None:

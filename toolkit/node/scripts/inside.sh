@@ -166,9 +166,10 @@ providers() { # with each number of their private interface, and whether a libib
         number=${line##*-rdmav}
         number=${number%%.so*}
         case $line in
-            *' -> /'*) [ -z "$root" ] || continue ;; # from outside it leads to the node's own
-        esac
-        case $line in
+            */libibverbs.so.1*' -> /'* | */libibverbs.so.1*' -> '*..*)
+                # From outside it leads to the node's own.
+                [ -n "$root" ] || libraries="$libraries ${line%% -> *}"
+                ;;
             */libibverbs.so.1*) libraries="$libraries ${line%% -> *}" ;;
             *) case $number in *[!0-9]*) ;; *) numbers="$numbers $number" ;; esac ;;
         esac
@@ -176,6 +177,7 @@ providers() { # with each number of their private interface, and whether a libib
     by_word
     for number in $numbers; do
         for found in $libraries; do
+            if ! [ -f "$root$found" ] || ! straight "${found%/*}"; then continue; fi
             case $content in *"$nl$found takes $number "*) continue ;; esac
             has "rdmav${number}[.]so" "$root$found"
             add "$found takes $number $held"
@@ -191,7 +193,7 @@ cuda() {
 mlx5() { # each libmlx5, and whether it has the call by which NCCL asks for data-direct
     for folder in /usr/lib /usr/lib64 '/usr/lib/*-linux-gnu' /usr/local/lib* $more_folders; do
         for found in "$root"$folder/libmlx5.so.1; do
-            [ -e "$found" ] || continue
+            [ -f "$found" ] || continue
             has mlx5dv_get_data_direct_sysfs_path "$found"
             add "${found#"$root"} $held"
         done

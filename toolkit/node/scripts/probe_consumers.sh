@@ -26,7 +26,7 @@ has() { # has WORD FILE: sets held to whether the file, binary or not, holds the
 verbs_libraries() { # each libibverbs, and whether it can register dma-buf memory
     for found in "$root"/usr/lib/libibverbs.so.1 "$root"/usr/lib64/libibverbs.so.1 \
         "$root"/usr/lib/*-linux-gnu/libibverbs.so.1 "$root"/usr/local/lib*/libibverbs.so.1; do
-        [ -e "$found" ] || continue
+        [ -f "$found" ] || continue # a pipe would never end
         has ibv_reg_dmabuf_mr "$found"
         add "${found#"$root"} $held"
     done
