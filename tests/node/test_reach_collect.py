@@ -104,3 +104,17 @@ def test_saved_evidence_answers_as_the_node_did(complete: bool) -> None:
 def test_saved_evidence_cannot_be_acted_on() -> None:
     with pytest.raises(TransportError, match="only be judged"):
         ReplayTransport("gpu1", Evidence()).run("reboot")
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("gpu1", "see that a POSIX sh works there: ssh gpu1 'echo true | sh -s'"),
+        ("root@::1;x", "see that a POSIX sh works there: ssh 'root@::1;x' 'echo true | sh -s'"),
+        ("docker://a;x", "see that a POSIX sh works there"),
+    ],
+)
+def test_what_is_to_be_typed_can_be_typed_without_harm(name: str, hint: str) -> None:
+    with pytest.raises(TransportError) as refused:
+        collect(Scripted("", 1, name=name))
+    assert refused.value.hint == hint

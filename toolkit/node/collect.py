@@ -121,8 +121,14 @@ def _nothing(host: str, status: int, said: str) -> TransportError:
     last = next((line for line in reversed(said.split("\n")) if line.strip()), "nothing")
     return TransportError(
         f"{host}: the probe ended with status {status} and read nothing; sh said: {last[:200]}",
-        hint=f"see that a POSIX sh works there: ssh {host} 'echo true | sh -s'",
+        hint=_by_hand(host),
     )
+
+
+def _by_hand(host: str) -> str:
+    """A name that is a URI is no word of ssh's."""
+    command = "" if "://" in host else f": ssh {shlex.quote(host)} 'echo true | sh -s'"
+    return f"see that a POSIX sh works there{command}"
 
 
 def script(call: str) -> str:
@@ -151,6 +157,6 @@ def frames_of(transport: Transport, text: str, *, limit_s: float) -> Evidence:
     if not evidence.frames:
         raise TransportError(
             f"{transport.name}: the script ended with {result.exit} and said nothing",
-            hint=f"see that a POSIX sh works there: ssh {transport.name} 'echo true | sh -s'",
+            hint=_by_hand(transport.name),
         )
     return evidence
