@@ -64,6 +64,35 @@ def test_a_module_whose_symbols_are_live_is_loaded(module: str) -> None:
     assert status("peermem.legacy_conflict", text) is (UNKNOWN if new else FAIL)
 
 
+GREP = "$ grep nv_mem /proc/kallsyms\n"
+REFUSED = "modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument\n"
+NO_SYMBOL = "nvidia_peermem: Unknown symbol ib_register_peer_memory_client (err -22)\n"
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        pytest.param(
+            f"# rmmod nvidia_peermem\n# modprobe nvidia_peermem\n{REFUSED}", id="modprobe"
+        ),
+        pytest.param(f"$ dmesg\n[   93.123456] {NO_SYMBOL}", id="the-log"),
+        pytest.param(
+            "$ dmesg\n[    9.123456] systemd-modules-load[412]: Failed to insert module "
+            "'nvidia_peermem': Invalid argument\n",
+            id="a-loader-in-the-log",
+        ),
+    ],
+)
+def test_symbols_that_stood_there_before_or_after_a_refusal_pass_nothing(later: str) -> None:
+    draw = Random(101)  # noqa: S311 # drawn again the same
+    lines = GREP + symbol_line(draw, "nv_mem_acquire", "nvidia_peermem")
+    for text in (lines + later, later + lines):
+        for check in ("peermem.loaded", "peermem.loadable", "peermem.provider"):
+            assert status(check, text) is UNKNOWN, (check, text)
+        assert status("peermem.unknown_symbol", text) is (FAIL if NO_SYMBOL in later else UNKNOWN)
+        assert "which came last?" in found("peermem.loaded", text)
+
+
 @pytest.mark.parametrize(("more", "want"), [(60_000, FAIL), (40_000, UNKNOWN)])
 def test_of_the_whole_of_kallsyms_absence_is_told(more: int, want: Status) -> None:
     rows = [f"ffffffff81{at:06x} t kernel_{at}" for at in range(more)]

@@ -26,23 +26,31 @@ def _failed(obstacle: Obstacle) -> Finding:
 
 
 def is_live(node: Node) -> bool:
-    """Whether nvidia-peermem is loaded, by /sys/module or by lsmod given as a loose file.
+    """Whether nvidia-peermem is loaded, by /sys/module or by lsmod or kallsyms as loose files.
 
-    :raises NoEvidence: where lsmod lists it, and a loader was refused it: before, after, elsewhere.
+    :raises NoEvidence: where these list it, and it was refused once: before, after, elsewhere.
     """
     if not node.knows_state and node.lsmod is not None:
         listed = "nvidia_peermem" in node.lsmod
         refused = parse_not_inserted(node.modprobe_said.split("\n"))
         if listed and any(each.module in NAMES for each in refused):
-            raise NoEvidence(
-                "lsmod lists it, and modprobe could not insert it: which came last?",
-                hint="lsmod | grep -e nvidia -e ib_core",
-            )
+            raise _which_last("lsmod lists it")
         return listed
     if not node.knows_state and "nvidia_peermem" in node.tagged_modules:
+        refused = node.not_inserted  # by a loader that the log tells of, too
+        by_kernel = node.has_log and parse_refusals(node.dmesg).any
+        if by_kernel or any(each.module in NAMES for each in refused):
+            raise _which_last("its symbols stand in /proc/kallsyms")
         return True
     state = node.module_state.get("nvidia_peermem")
     return state is not None and state.initstate == "live"
+
+
+def _which_last(listed: str) -> NoEvidence:
+    return NoEvidence(
+        f"{listed}, and it could not be inserted: which came last?",
+        hint="lsmod | grep -e nvidia -e ib_core",
+    )
 
 
 @check(

@@ -108,7 +108,7 @@ def loaded(node: Node, want: Want) -> Finding:
     """
     if not node.knows_state and node.lsmod is not None:
         return _by_lsmod(node, node.lsmod)
-    if not node.knows_state and "nvidia_peermem" in node.tagged_modules:
+    if not node.knows_state and "nvidia_peermem" in node.tagged_modules and is_live(node):
         return passed("its symbols stand in /proc/kallsyms")
     if not node.knows_state and (said := node.peermem_container):
         return _by_container(said)
