@@ -82,6 +82,96 @@ def test_registers_beside_a_tree_judge_the_bridges_between_a_gpu_and_its_hca(
         assert status("acs.redirect", f"$ lspci -v -nn -D\n{TREE}{LOOP}{one}\n") is UNKNOWN
 
 
+BESIDE = f"$ lspci -v -nn -D\n{TREE}"
+OTHER = "$ for b in $BRIDGES; do echo -n $b; setpci -s $b CAP_EXP+8.w; done\n"
+CLEAR = "0000:02:00.0 0000\n0000:02:01.0 0000\n"
+ASK, WRITE = "# setpci -s 02:00.0 ECAP_ACS+6.w", "# setpci -s 02:00.0 ECAP_ACS+6.w=0000\n"
+V = "0000:02:0{}.0 (ecap 000d @148) @{} = {}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param(
+            f"{OTHER}{CLEAR.replace(' 0000', ' 2810')}{LOOP}"
+            "0000:02:00.0 001d\n0000:02:01.0 001d\n",
+            FAIL,
+            id="of-another-register-before",
+        ),
+        pytest.param(
+            f"{LOOP}0000:02:00.0 001d\n0000:02:01.0 001d\n{OTHER}"
+            f"{CLEAR.replace(' 0000', ' 2810')}",
+            FAIL,
+            id="of-another-register-behind",
+        ),
+        pytest.param(
+            LOOP.replace("; done", " CAP_EXP+8.w; done") + CLEAR, UNKNOWN, id="of-two-at-once"
+        ),
+        pytest.param(
+            LOOP + V.format(0, "14e", "0000") + V.format(1, "14e", "0000"), PASS, id="places"
+        ),
+        pytest.param(
+            LOOP + "".join(V.format(at, "14c", "005f") for at in (0, 1)),
+            UNKNOWN,
+            id="places-of-the-capability",
+        ),
+        pytest.param(
+            LOOP.replace("+6", "+4")
+            + V.format(0, "14c", "005f") + V.format(0, "14e", "0000")
+            + V.format(1, "14c", "005f") + V.format(1, "14e", "0000"),
+            PASS,
+            id="both-places",
+        ),
+        pytest.param(f"{LOOP}{CLEAR}0000:02:00.0 001d\n", UNKNOWN, id="two-values"),
+        pytest.param(f"{LOOP}{CLEAR}{WRITE}", UNKNOWN, id="written-since"),
+        pytest.param(
+            f"{LOOP}{CLEAR}# for b in $B; do setpci -s $b ECAP_ACS+6.w=0000; done\n",
+            UNKNOWN,
+            id="written-since-in-a-loop",
+        ),
+        pytest.param(
+            f"{LOOP}{CLEAR.replace('0 0000', '0 001d', 1)}{WRITE}{ASK}\n0000\n",
+            PASS,
+            id="written-and-read-again",
+        ),
+        pytest.param(
+            f"{ASK}\n0000\n{LOOP}0000:02:01.0 0000\n{WRITE.replace('2:00', '3:00')}",
+            PASS,
+            id="another-written",
+        ),
+    ],
+)  # fmt: skip
+def test_a_register_passes_by_what_was_asked_where_it_is_and_what_was_written_since(
+    text: str, want: Status
+) -> None:
+    assert status("acs.redirect", BESIDE + text) is want
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "want"),
+    [
+        pytest.param("$", "$ sudo", UNKNOWN, id="sudo-beside-none"),
+        pytest.param("$", "root@n1:~#", UNKNOWN, id="root-beside-a-user"),
+        pytest.param("user@gpu01:~$", "root@gpu01:~#", UNKNOWN, id="prompts-with-hosts"),
+        pytest.param("$ sudo", "$ sudo", PASS, id="sudo-both"),
+        pytest.param("root@gpu01:~#", "root@gpu01:~#", PASS, id="root-both"),
+    ],
+)
+def test_who_may_read_no_capability_does_not_tell_that_there_is_none(
+    first: str, second: str, want: Status
+) -> None:
+    none = "setpci: 0000:02:00.0: Instance #0 of Extended capability 000d not found - none\n"
+    loop = "for b in $B; do echo -n $b; {} -s $b ECAP_ACS+6.w; done\n"
+    runs = [each.partition("sudo")[1] + " setpci" for each in (first, second)]
+    signs = [each.partition(" ")[0] for each in (first, second)]
+    asks = [f"{sign} {loop.format(run)}" for sign, run in zip(signs, runs, strict=True)]
+    rows = [none, "0000:02:01.0 0000\n0000:01:00.0 0000\n"]
+    parts = [ask + said
+             for ask, said in zip(asks, rows, strict=True)]  # fmt: skip
+    for text in ("".join(parts), "".join(reversed(parts))):
+        assert status("acs.redirect", BESIDE + text) is want, text
+
+
 def test_what_setpci_wrote_is_not_what_it_read() -> None:
     wrote = "0000:03:00.0 (ecap 000d @148) @14e 0000\n"
     text = f"# setpci -v -s 03:00.0 ECAP_ACS+6.w=0000\n{wrote}"

@@ -8,22 +8,20 @@ whose capabilities only root may read, is an error. Loops print the address befo
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from toolkit.errors import NoEvidence
 from toolkit.facts.gpu.driver import normal_address
+from toolkit.facts.pci.acs_typed import ADDRESS, Command, commands_of
 from toolkit.facts.pci.config_space import Acs, AcsRegisters
 
-_AT = r"((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
 _TOLD = re.compile(
-    rf"^[ \t]*{_AT}[ :]*(\(ecap 000d @(\w+)\) @(\w+) =|E?CAP_?ACS\S*)?[ :=]+([0-9a-f]{{4}})[ \t]*$",
-    re.MULTILINE,
+    rf"[ \t]*{ADDRESS}[ :]*(\(ecap 000d @(\w+)\) @(\w+) =|E?CAP_?ACS\S*)?"
+    r"[ :=]+([0-9a-f]{4})[ \t]*"
 )
-_BARE = re.compile(r"^([0-9a-f]{4})[ \t]*$", re.MULTILINE)
-_NONE = re.compile(
-    rf"^setpci: {_AT}: Instance #\d+ of (?:Extended c|C)apability 000d not found", re.MULTILINE
-)
-_CONTROL = re.compile(r"ECAP(?:_ACS|0*d)\+(?:0x)?0*6(?:\.\w)?(?![\w.]*=)", re.IGNORECASE)
-_ASKED = re.compile(rf"\bsetpci (?:-\w+ )*?-s ?{_AT} ECAP")
+_BARE = re.compile(r"([0-9a-f]{4})[ \t]*")
+_NONE = re.compile(rf"setpci: {ADDRESS}: Instance #\d+ of (?:Extended c|C)apability 000d not found")
+_NAME = re.compile(r"E?CAP_?ACS\+(?:0x)?0*6(?:\.w)?:?", re.IGNORECASE)
 _OFFSET = 6  # of the control register in its capability
 _SILENT = 0xFFFF  # nothing answers there
 
@@ -31,33 +29,58 @@ _SILENT = 0xFFFF  # nothing answers there
 def parse_setpci(text: str, typed: str = "") -> tuple[tuple[str, AcsRegisters | None], ...]:
     """Registers with the bridge of each, "" where that is not told; None for no capability.
 
-    :param typed: the commands, which say what was asked where lines do not.
+    :param text: the answers, each below its command where that is told.
+    :param typed: the commands, where none stands in the text.
     :raises NoEvidence: where none is told to be an ACS control register that was read.
     """
-    asked = bool(_CONTROL.search(typed) or _CONTROL.search(text))
-    found = [
-        (at, value) for at, *place, value in _TOLD.findall(text) if asked or _is_control(place)
-    ]
-    bare = _BARE.findall(text) if asked else []
-    names = _ASKED.findall(typed)
-    found += zip(names if len(names) == len(bare) else [""] * len(bare), bare, strict=True)
-    read = [(at, int(value, 16)) for at, value in found if int(value, 16) != _SILENT]
-    if not read and _NONE.search(text):
+    commands = commands_of(text, typed)
+    read = _as_left(commands)
+    none = [_named(found[1]) for each in commands for found in map(_NONE.match, each.said) if found]
+    if not read and none:
         why = "setpci finds no ACS capability: there is none, or it was not run as root"
         raise NoEvidence(why, hint="sudo setpci; or sudo lspci -vvv")
     if not read:
         why = "setpci: that it read an ACS control register, and did not write it, is not told"
         raise NoEvidence(why, hint="lspci -vvv as root; or setpci -v -s BRIDGE ECAP_ACS+6.w")
-    told = [(_named(at), AcsRegisters(Acs(0), Acs(value & 0x7F))) for at, value in read]
-    # Who may read one such capability may read all.
-    return (*told, *((_named(at), None) for at in _NONE.findall(text)))
+    told = [(at, AcsRegisters(Acs(0), Acs(value & 0x7F))) for at, value in read]
+    # Who may read one such capability may read all; of others' commands that is not told.
+    alike = len({who for each in commands for who in each.by}) <= 1
+    known = {at for at, _ in read}
+    return (*told, *((at, None) for at in none if alike and at not in known))
 
 
-def _is_control(place: list[str]) -> bool:
-    words, capability, at = place
+def _as_left(commands: Iterable[Command]) -> list[tuple[str, int]]:
+    """What was read of each bridge and not written since; none of one that told two values."""
+    read: list[tuple[str, int]] = []
+    for each in commands:
+        values = [(_named(at), value) for at, value in _values(each) if value != _SILENT]
+        for ends in (False, True):
+            if each.writes and each.ends_with_write is ends:
+                changed = {_named(at) for at in each.bridges}
+                read = [it for it in read if changed and it[0] and it[0] not in changed]
+            read += [] if ends else values
+    told = {at: {value for its, value in read if its == at} for at, _ in read}
+    return [(at, value) for at, value in read if not at or len(told[at]) == 1]
+
+
+def _values(command: Command) -> list[tuple[str, int]]:
+    """Registers of ACS control among the answers to one command."""
+    found, bare = [], []
+    for line in command.said:
+        if (told := _TOLD.fullmatch(line)) and _is_control(told, asked=command.asks_control):
+            found.append((told[1], int(told[5], 16)))
+        elif command.asks_control and (alone := _BARE.fullmatch(line)):
+            bare.append(int(alone[1], 16))
+    names = command.bridges if len(command.bridges) == len(bare) else [""] * len(bare)
+    return found + list(zip(names, bare, strict=True))
+
+
+def _is_control(told: re.Match[str], *, asked: bool) -> bool:
+    """Where its place is told that decides, then its name, then what was asked for."""
+    _, words, capability, at, _ = told.groups()
     if at:
         return int(at, 16) == int(capability, 16) + _OFFSET
-    return words.upper().endswith("+6.W")
+    return _NAME.fullmatch(words) is not None if words and "+" in words else asked
 
 
 def _named(address: str) -> str:

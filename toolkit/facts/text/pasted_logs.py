@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.kinds import BY_NAME, Kind, commanded, known_kinds, parted, plain, recognise
+from toolkit.facts.pci.acs_typed import writes_control
 from toolkit.facts.text.dressed import undressed
 
 # "# lspci", "+ lspci", "=== lspci ===": each also opens or rules off what is no command.
@@ -35,6 +36,7 @@ _PROGRAM = re.compile(r"/(?:usr/)?(?:local/)?s?bin/\S+(?: .*)?")
 _JOINED = frozenset({"make-log"})  # a failed build beside one that succeeded is not passed over
 _SEARCHED = re.compile(r"(?:sudo )?lsmod *\| *(?:sudo )?[ef]?grep ")
 _LOGS = frozenset({"dmesg", "nccl-log", "make-log", "fabricmanager-log", "modprobe-said"})
+_TALKS = frozenset({"setpci-said"})  # what was asked, or written, tells what is said next
 _SEVERAL = 2
 EARLIER_BOOT = "earlier-boot"  # a frame of kernel logs that are not of the present boot
 IMPORTED = "imported from "  # in the source of a frame that no probe has read
@@ -51,6 +53,7 @@ class Said:
     command: str  # "" where the text does not say
     text: str
     ruled: bool = False  # whether it is a section of a report, which says of each what it is
+    by_root: bool = False  # whether a "#" prompted for it
 
 
 @dataclass(slots=True)
@@ -59,15 +62,16 @@ class _Open:
     lines: list[str] = field(default_factory=list)
     ruled: bool = False
     ended: bool = False  # by the next prompt: where nothing stands between, nothing was printed
+    by_root: bool = False
 
     @property
     def tells(self) -> bool:
-        """Whether it is an answer; nothing is one where modules were searched for."""
+        """Whether it is an answer; nothing is one to a search for modules, and to a write."""
         searched = self.ended and _SEARCHED.match(self.command) is not None
-        return searched or any(line.strip() for line in self.lines)
+        return searched or writes_control(self.command) or any(line.strip() for line in self.lines)
 
     def told(self) -> Said:
-        return Said(self.command, "\n".join(self.lines), self.ruled)
+        return Said(self.command, "\n".join(self.lines), self.ruled, self.by_root)
 
 
 def is_report(text: str) -> bool:
@@ -92,9 +96,10 @@ def _prompted(text: str) -> list[_Open]:
         prompt = prompt_of(typed)
         if prompt is not None:
             parts[-1].ended = True
-            parts.append(_Open(prompt.command))
+            before = typed.rstrip().removesuffix(prompt.command).rstrip()
+            parts.append(_Open(prompt.command, by_root=before.endswith("#")))
         elif marked := _marked(typed, first=not number):
-            parts.append(_Open(marked))
+            parts.append(_Open(marked, by_root=typed.lstrip().startswith("#")))
         else:
             parts[-1].lines.append(line)
     return parts
@@ -150,6 +155,7 @@ def frames_of(text: str, source: str, kind: Kind | None = None) -> list[Frame]:
     """
     parts = said(undressed(text))
     texts: dict[str, dict[str, str]] = {}  # frame -> command -> text
+    talks: dict[str, list[tuple[str, str]]] = {}  # frame -> each command with its text, in order
     for part in parts or ([Said("", "")] if kind else []):  # nothing is an answer as well
         for name, body in _parted(part, kind):
             answers = texts.setdefault(name, {})
@@ -158,6 +164,8 @@ def frames_of(text: str, source: str, kind: Kind | None = None) -> list[Frame]:
                     continue
                 answers.clear()
             answers[part.command] = body
+            if name in _TALKS:
+                talks.setdefault(name, []).append((part.command, _typed(part) + _ended(body)))
     for name, answers in texts.items():
         if name not in _LOGS and _asked_anew(answers):
             del answers[""]
@@ -167,9 +175,20 @@ def frames_of(text: str, source: str, kind: Kind | None = None) -> list[Frame]:
             hint=f"say what it is: KIND=FILE; {known_kinds()}",
         )
     return [
-        Frame(name, State.OK, _source(answers, source), "".join(map(_ended, answers.values())))
+        Frame(
+            name,
+            State.OK,
+            _source(answers, source),
+            "".join(body for command, body in talks[name] if command in answers)
+            if name in talks
+            else "".join(map(_ended, answers.values())),
+        )
         for name, answers in texts.items()
     ]
+
+
+def _typed(part: Said) -> str:
+    return f"{'#' if part.by_root else '$'} {part.command}\n" if part.command else ""
 
 
 def _asked_anew(answers: dict[str, str]) -> bool:
