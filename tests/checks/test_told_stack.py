@@ -130,6 +130,26 @@ V = "0000:02:0{}.0 (ecap 000d @148) @{} = {}\n"
             id="written-since-in-a-loop",
         ),
         pytest.param(
+            f"{LOOP}{CLEAR}{WRITE.replace('+6.w=0000', '+4.l=001d0000')}",
+            UNKNOWN,
+            id="written-since-with-its-neighbour",
+        ),
+        pytest.param(
+            f"{LOOP}{CLEAR}{WRITE.replace('ECAP_ACS+6', '14e')}",
+            UNKNOWN,
+            id="written-since-by-number",
+        ),
+        pytest.param(
+            f"{LOOP}{CLEAR}{WRITE.replace('ECAP_ACS+6', 'CAP_EXP+8')}",
+            PASS,
+            id="another-register-written",
+        ),
+        pytest.param(
+            LOOP.replace("; done", "; setpci -s $b ECAP_ACS+6.w=001d; done") + CLEAR,
+            UNKNOWN,
+            id="written-behind-each-read",
+        ),
+        pytest.param(
             f"{LOOP}{CLEAR.replace('0 0000', '0 001d', 1)}{WRITE}{ASK}\n0000\n",
             PASS,
             id="written-and-read-again",

@@ -14,6 +14,10 @@ _RUN = re.compile(r"\bsetpci\b(?!:)([^;|&)\n]*)")
 _TYPED = re.compile(r"^(?!\s*setpci: ).*\bsetpci\b(?:\s|$)")
 _OF_ANOTHER = re.compile(r"^(?:-\w*[sdAOG]|\d*>>?|<)$")  # its argument is the next word
 _CONTROL = re.compile(r"ECAP(?:_ACS|0*d)\+(?:0x)?0*6(?:\.\w)?", re.IGNORECASE)
+# Of what may change it: that capability at any offset, and extended space by number.
+_NEAR = re.compile(
+    r"ECAP(?:_ACS|0*d)(?:[@+.].*)?|(?:0x)?0*[1-9a-f][0-9a-f]{2}(?:\.\w)?", re.IGNORECASE
+)
 _SHELL = re.compile(r"\bsudo\b.*\b(?:ba|z|da)?sh -\w*c\b")
 _SIGN = re.compile(r"^\s*#")
 
@@ -42,13 +46,13 @@ class Command:
 
     @property
     def writes(self) -> bool:
-        """Whether it writes ACS control."""
+        """Whether it writes ACS control, or may."""
         return any(_written(each) for each in self.registers)
 
     @property
     def ends_with_write(self) -> bool:
         """Whether it writes ACS control behind the last that it reads of it."""
-        ours = [each for each in self.registers if _CONTROL.fullmatch(each.partition("=")[0])]
+        ours = [each for each in self.registers if _NEAR.fullmatch(each.partition("=")[0])]
         return bool(ours) and _written(ours[-1])
 
     @property
@@ -82,7 +86,7 @@ def _operands(run: str) -> list[str]:
 
 def _written(register: str) -> bool:
     name, sign, _ = register.partition("=")
-    return bool(sign) and _CONTROL.fullmatch(name) is not None
+    return bool(sign) and _NEAR.fullmatch(name) is not None
 
 
 def commands_of(text: str, typed: str = "") -> list[Command]:
@@ -102,5 +106,5 @@ def commands_of(text: str, typed: str = "") -> list[Command]:
 
 
 def writes_control(command: str) -> bool:
-    """Whether a command writes ACS control, of which setpci says nothing."""
+    """Whether a command writes ACS control, or may, of which setpci says nothing."""
     return Command(command).writes

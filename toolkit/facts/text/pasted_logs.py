@@ -175,16 +175,16 @@ def frames_of(text: str, source: str, kind: Kind | None = None) -> list[Frame]:
             hint=f"say what it is: KIND=FILE; {known_kinds()}",
         )
     return [
-        Frame(
-            name,
-            State.OK,
-            _source(answers, source),
-            "".join(body for command, body in talks[name] if command in answers)
-            if name in talks
-            else "".join(map(_ended, answers.values())),
-        )
+        Frame(name, State.OK, _source(answers, source), _joined(answers, talks.get(name)))
         for name, answers in texts.items()
     ]
+
+
+def _joined(answers: dict[str, str], talk: list[tuple[str, str]] | None) -> str:
+    """All answers; of a talk as it went, with what was asked."""
+    if talk is None:
+        return "".join(map(_ended, answers.values()))
+    return "".join(body for command, body in talk if command in answers)
 
 
 def _typed(part: Said) -> str:
