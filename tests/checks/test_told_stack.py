@@ -134,7 +134,8 @@ def test_a_folder_of_devices_without_uverbs_fails_and_one_with_some_says_how_man
         names = [f"{kind}{at}" for at in range(count) for kind in ("uverbs", "umad", "issm")]
         listing = listed_nodes(draw, [*names, "rdma_cm"])
         asked = "$ ls -l /dev/infiniband\n" if not count or draw.random() < 0.5 else ""
-        text = quoted(draw, asked + listing)
+        after = draw.choice(("$\n", "$ exit", "gpu@node:~$ \n"))
+        text = quoted(draw, asked + listing + (after if asked else ""))
         assert set(read(text).frames) == {"rdma-nodes-said"}, text
         assert status("rdma.devices", text) is (UNKNOWN if count else FAIL), text
         if count:
@@ -151,6 +152,45 @@ def test_a_folder_of_devices_without_uverbs_fails_and_one_with_some_says_how_man
 )
 def test_where_there_is_no_folder_of_devices_user_space_has_none(line: str) -> None:
     assert status("rdma.devices", f"{line}\n") is FAIL
+
+
+CM = "crw-rw-rw- 1 root root 10, 58 Nov 10 10:00 {}rdma_cm\n"
+UMAD = "crw------- 1 root root 231, 0 Nov 10 10:00 {}umad0\n"
+BELOW = "/dev/infiniband/"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(f"$ ls -l {BELOW}rdma_cm\n{CM.format(BELOW)}$\n", id="rdma-cm-alone"),
+        pytest.param(f"$ ls -l {BELOW}umad*\n{UMAD.format(BELOW)}$\n", id="umad-alone"),
+        pytest.param(
+            f"$ ls {BELOW}uverbs9\n"
+            f"ls: cannot access '{BELOW}uverbs9': No such file or directory\n$\n",
+            id="a-ninth-of-perhaps-eight",
+        ),
+        pytest.param(
+            f"$ ls -l {BELOW}\ntotal 0\n{CM.format('')}{UMAD.format('')}", id="cut-behind-umad0"
+        ),
+        pytest.param(f"$ ls {BELOW}\nissm0\nrdma_cm\n[...]\n$ uname -r\n6.8.0\n", id="left-out"),
+        pytest.param(f"$ ls {BELOW} | head -2\nissm0\nrdma_cm\n$\n", id="its-head"),
+        pytest.param(f"$ find {BELOW} -name 'umad*'\n{BELOW}umad0\n$\n", id="found-by-name"),
+        pytest.param(f"total 0\n{CM.format('')}{UMAD.format('')}", id="nobody-says-of-what"),
+    ],
+)
+def test_of_a_part_of_the_folder_nobody_knows_whether_the_rest_has_uverbs(text: str) -> None:
+    assert set(read(text).frames) >= {"rdma-nodes-said"}
+    assert status("rdma.devices", text) is UNKNOWN
+    assert status("ctr.rdma_devices", text) is not FAIL
+    up = "$ rdma link\nlink mlx5_0/1 state ACTIVE physical_state LINK_UP netdev eth0 \n"
+    assert status("rdma.devices", up + text) is UNKNOWN, "beside a device"
+
+
+@pytest.mark.parametrize("asked", ["ls", "ls -la", "sudo ls -l --color=auto", "/bin/ls -1", "find"])
+@pytest.mark.parametrize("folder", ["/dev/infiniband", BELOW])
+def test_the_whole_of_the_folder_without_uverbs_fails(asked: str, folder: str) -> None:
+    whole = f"$ {asked} {folder}\n{CM.format('')}{UMAD.format('')}$ uname -r\n6.8.0\n"
+    assert status("rdma.devices", whole) is FAIL
 
 
 def test_who_alone_may_open_the_nodes_is_told() -> None:

@@ -45,7 +45,7 @@ def devices_told(node: Node) -> Finding | None:
 def _nodes(node: Node) -> Finding | None:
     """What ls /dev/infiniband shows; None where lists of devices tell more."""
     uverbs = [path for path in node.rdma_nodes if "/uverbs" in path]
-    if not uverbs and not node.filtered("rdma-nodes-said"):
+    if node.no_uverbs:
         return failed(
             "no /dev/infiniband/uverbs*: user space can open no RDMA device",
             expected="a uverbs node for each HCA",
@@ -54,6 +54,11 @@ def _nodes(node: Node) -> Finding | None:
         )
     if node.tells_rdma or node.listed_devices is not None:
         return None
+    if not uverbs:
+        return unknown(
+            "no uverbs node in what was listed of /dev/infiniband, which may be a part of it",
+            hint="ls -l /dev/infiniband, whole, with the next prompt; ibv_devinfo",
+        )
     who = f"; only {node.nodes_closed} may open them" if node.nodes_closed else ""
     return unknown(
         f"{counted(len(uverbs), 'uverbs node')}{who}; whether each HCA has one is not told",
