@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from tests.checks.test_told_modules import MISSING, UP, config_lines, found, quoted, step
-from tests.checks.test_told_otherwise import TEXTS, read, status
+from tests.checks.test_told_otherwise import CHECKS, TEXTS, read, status
 from toolkit.checks.all import ALL
 from toolkit.checks.check import Status
 from toolkit.facts.node.node import Node
@@ -233,6 +233,28 @@ def test_firmware_is_told_beside_a_list_of_ports_that_has_none(second: str, want
     up = "link mlx5_0/1 state ACTIVE physical_state LINK_UP netdev eth0 \n"
     cards = managed(Random(1), ["28.39.1002", second])  # noqa: S311 # drawn again the same
     assert status("rdma.firmware", f"$ rdma link\n{up}$ mlxfwmanager\n{cards}") is want
+
+
+def hint(check: str, text: str) -> str:
+    return CHECKS[check](Node(read(text)), Want()).finding.hint
+
+
+RUNS = "     FW (Running)   {}     N/A           \n"
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_what_runs_is_told_and_not_what_the_flash_has_for_the_next_reset(first: bool) -> None:
+    """A row of its own tells what runs, where the flash has another."""
+    one, other = managed(Random(1), ["28.43.2026", "28.39.1002"]).split("Device #2:")  # noqa: S311
+    flash = "     FW             28.43.2026"
+    at = one.index(flash) if first else one.index("\n", one.index(flash)) + 1
+    text = f"{one[:at]}{RUNS.format('28.39.1002')}{one[at:]}Device #2:{other}"
+    assert status("rdma.firmware", text) is UNKNOWN, "both run one"
+    assert found("rdma.firmware", text).startswith("ConnectX7 28.39.1002;")
+    assert "28.43.2026 in its flash: mlxfwreset" in hint("rdma.firmware", text)
+    mixed = text.replace(other, other.replace("28.39.1002", "28.39.3560"))
+    assert status("rdma.firmware", mixed) is FAIL
+    assert "28.43.2026 in its flash: mlxfwreset" in hint("rdma.firmware", mixed)
 
 
 def test_mlxfwmanager_that_finds_no_device_says_why() -> None:

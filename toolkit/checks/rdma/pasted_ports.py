@@ -275,6 +275,7 @@ def firmware_told(node: Node) -> Finding | None:
     """Versions from ``rdma dev``, ``ethtool -i`` or mlxfwmanager; None where none is given."""
     boards: dict[str, dict[str, list[str]]] = {}
     cards = (*node.ethtool_said.drivers, *node.said_firmware)
+    owed = next((each.owed for each in cards if each.owed), "")
     for each in cards:
         if each.board:
             boards.setdefault(each.board, {}).setdefault(each.firmware, []).append(each.address)
@@ -282,6 +283,7 @@ def firmware_told(node: Node) -> Finding | None:
         return failed(
             "; ".join(f"{board}: {' and '.join(sorted(has))}" for board, has in mixed.items()),
             expected="one firmware for each board",
+            hint=owed,
             details=tuple(
                 f"{v}: {', '.join(at)}" for has in mixed.values() for v, at in has.items()
             ),
@@ -291,7 +293,8 @@ def firmware_told(node: Node) -> Finding | None:
     if not told:
         return None
     return unknown(
-        f"{', '.join(dict.fromkeys(told))}; which are equal boards is not told", hint="ibv_devinfo"
+        f"{', '.join(dict.fromkeys(told))}; which are equal boards is not told",
+        hint=owed or "ibv_devinfo",
     )
 
 
