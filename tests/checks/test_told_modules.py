@@ -161,6 +161,35 @@ def test_what_openibd_could_not_do_fails_and_what_it_did_passes_no_boot() -> Non
         assert status("ofed.openibd", text) is (FAIL if ill else UNKNOWN), text
 
 
+OTHERS = ("Starting sshd:", "Bringing up interface eth0:", "Starting opensmd: ", "Loading NFS:")
+
+
+@pytest.mark.parametrize("service", OTHERS)
+def test_what_another_service_could_not_do_is_not_openibds(service: str) -> None:
+    draw = Random(101)  # noqa: S311 # drawn again the same
+    up, other = step(draw, UP, "OK"), step(draw, service, "FAILED")
+    for text in (up + other, other + up, f"$ service openibd start\n{up}{other}"):
+        assert status("ofed.openibd", text) is UNKNOWN, text
+    assert status("ofed.openibd", f"$ service openibd start\n{other}") is UNKNOWN
+    assert status("ofed.openibd", up + other + step(draw, WRONG[0], "FAILED")) is FAIL
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *WRONG,
+        DOWN,
+        UP,
+        "Unloading ib_core",
+        "Loading mlx5_core:",
+        "Loading Mellanox MLX4 HCA driver:",
+    ],
+)
+def test_openibds_own_steps_count(words: str) -> None:
+    text = step(Random(102), words, "FAILED")  # noqa: S311 # drawn again the same
+    assert status("ofed.openibd", f"$ /etc/init.d/openibd restart\n{text}") is FAIL
+
+
 # systemd src/systemctl/systemctl-show.c, show_one; src/shared/bus-wait-for-jobs.c.
 MISSING = "Unit nvidia-fabricmanager.service could not be found.\n"
 SWITCH = "07:00.0 Bridge [0680]: NVIDIA Corporation GH100 [H100 NVSwitch] [10de:22a3] (rev a1)\n"

@@ -28,6 +28,12 @@ _LINE = re.compile(
 _STEP = re.compile(
     r"^[ \t]*(\S[^\n\[]*?):?[ \t]*(?:\[\d+G)?\[ *(OK|FAILED|WARNING|done) *\]", re.MULTILINE
 )
+# Of those lines openibd's own: other services of a boot, or of a session, end theirs alike.
+_OWN = re.compile(
+    r"(?:Unl|L)oading (?:(?:\S+ )*HCA driver\b|(?:mlx|ib_|rdma_|iw_|rpcrdma|svcrdma)\w*)"
+    r"|Failed (?:to )?(?:un)?load(?:ing)? (?:kernel )?module "
+    r"|Module \S+ (?:does not exist|(?:does not )?belongs? to|is in use)\b"
+)
 _LOADED = "Loading HCA driver and Access Layer"
 
 
@@ -80,7 +86,8 @@ def parse_openibd(text: str) -> tuple[str, ...] | None:
     :returns: nothing where all went well, None where it has not come up and says no failure.
     :raises Unparsable: where it says nothing of a driver.
     """
-    steps = [(step.strip(), result) for step, result in _STEP.findall(text)]
+    told = ((step.strip(), result) for step, result in _STEP.findall(text))
+    steps = [(step, result) for step, result in told if _OWN.match(step)]
     if not steps:
         raise Unparsable("openibd", text.strip().split("\n")[0])
     up = [at for at, (step, result) in enumerate(steps) if (step, result) == (_LOADED, "OK")]
