@@ -245,7 +245,8 @@ RUNS = "     FW (Running)   {}     N/A           \n"
 @pytest.mark.parametrize("first", [True, False])
 def test_what_runs_is_told_and_not_what_the_flash_has_for_the_next_reset(first: bool) -> None:
     """A row of its own tells what runs, where the flash has another."""
-    one, other = managed(Random(1), ["28.43.2026", "28.39.1002"]).split("Device #2:")  # noqa: S311 # drawn again the same
+    draw = Random(1)  # noqa: S311 # drawn again the same
+    one, other = managed(draw, ["28.43.2026", "28.39.1002"]).split("Device #2:")
     flash = "     FW             28.43.2026"
     at = one.index(flash) if first else one.index("\n", one.index(flash)) + 1
     text = f"{one[:at]}{RUNS.format('28.39.1002')}{one[at:]}Device #2:{other}"
