@@ -164,7 +164,7 @@ def judged(text: str, folder: Path) -> tuple[str, str]:
             id="acs-of-two-bridges-alone",
         ),
         pytest.param("# rdma system\nnetns exclusive copy-on-fork on\n", "", "", id="netns"),
-        pytest.param("$ ls /dev/infiniband\nrdma_cm\n", "rdma.devices", "", id="no-uverbs"),
+        pytest.param("$ ls /dev/infiniband\nrdma_cm\n$\n", "rdma.devices", "", id="no-uverbs"),
         pytest.param("$ ls /dev/infiniband\nrdma_cm  umad0  uverbs0\n", "", "", id="uverbs"),
         pytest.param(
             "$ nvidia-smi -q | grep -A3 BAR1\n    BAR1 Memory Usage\n        Total     : 256 MiB\n"

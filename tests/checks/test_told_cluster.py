@@ -126,6 +126,65 @@ def test_lists_of_pods_as_people_paste_them(text: str, want: Status, words: str)
     assert found(text).startswith(words)
 
 
+# kubernetes pkg/kubelet/eviction, nodeshutdown, lifecycle/predicate.go and kubelet_pods.go: what
+# was put off a node is kept, beside what took its place, until it is collected.
+PUT_OFF = ("Evicted", "Terminating", "Error", "ContainerStatusUnknown", "UnexpectedAdmissionError")
+HEAD, WIDE = "NAME READY STATUS RESTARTS AGE\n", "NAME READY STATUS RESTARTS AGE IP NODE\n"
+
+
+@pytest.mark.parametrize("state", PUT_OFF)
+@pytest.mark.parametrize(
+    ("gone", "well"),
+    [
+        pytest.param("gpu-operator-x", "gpu-operator-y", id="of-one-owner"),
+        pytest.param(
+            "gpu-operator-7bf6f7d669-x7c2p", "gpu-operator-84c9b5f7cd-9qz4l", id="of-a-deployment"
+        ),
+        pytest.param(
+            "nvidia-driver-daemonset-x", "nvidia-driver-daemonset-y", id="of-a-daemon-set"
+        ),
+    ],
+)
+def test_a_pod_that_was_put_off_is_not_missed_where_another_has_taken_its_place(
+    state: str, gone: str, well: str
+) -> None:
+    row, beside = f"{gone} 0/1 {state} 0 5d", f"{well} 1/1 Running 0 4d"
+    told = f"{HEAD}{row}\n{beside}\n"
+    assert status(CHECK, told) is UNKNOWN
+    assert found(told) == "1 of 1 pod of the operators up"
+    assert status(CHECK, f"{HEAD}{row}\n") is FAIL, "nothing in its place"
+    assert status(CHECK, f"{HEAD}{row}\nmofed-ubuntu-ds-y 1/1 Running 0 4d\n") is FAIL, "another's"
+    not_up = f"{HEAD}{row}\n{well} 0/1 CrashLoopBackOff 9 4d\n"
+    assert status(CHECK, not_up) is FAIL
+    same = f"{WIDE}{row} 10.0.0.7 gpu01\n{beside} 10.0.0.8 gpu01\n"
+    assert status(CHECK, same) is UNKNOWN, "on the same node"
+    other = f"{WIDE}{row} 10.0.0.7 gpu02\n{beside} 10.0.0.8 gpu01\n"
+    anywhere = "-7bf6f7d669-" in gone  # a deployment's pods have no node of their own
+    assert status(CHECK, other) is (UNKNOWN if anywhere else FAIL), "on another node"
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        *((name, True) for name in (
+            "nvidia-device-plugin-daemonset-x7c2p", "nvdp-nvidia-device-plugin-x7c2p",
+            "nvidia-gpu-device-plugin-small-cos-x7c2p", "kube-sriov-device-plugin-amd64-x7c2p",
+            "rdma-shared-dp-ds-x7c2p", "k8s-rdma-shared-dev-plugin-ds-x7c2p",
+            "network-operator-sriov-device-plugin-x7c2p", "aws-efa-k8s-device-plugin-x7c2p",
+            "nvidia-sandbox-device-plugin-daemonset-x7c2p",
+        )),
+        *((name, False) for name in (
+            "intel-qat-device-plugin-x7c2p", "intel-gpu-device-plugin-x7c2p",
+            "amdgpu-device-plugin-daemonset-x7c2p", "generic-device-plugin-x7c2p",
+            "hami-device-plugin-x7c2p", "xrdma-device-plugin-x7c2p",
+        )),
+    ],
+)  # fmt: skip
+def test_of_device_plugins_those_of_gpus_and_of_rdma_count(name: str, ours: bool) -> None:
+    text = f"{HEAD}{name} 0/1 CrashLoopBackOff 120 3d\n"
+    assert status(CHECK, text) is (FAIL if ours else UNKNOWN)
+
+
 # kubernetes/kubectl pkg/describe/describe.go, describeNode; kubelet's device manager, GetCapacity.
 RESOURCES = (
     "rdma/hca_shared_devices_a",

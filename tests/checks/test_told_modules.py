@@ -130,6 +130,64 @@ def test_a_line_that_keeps_a_module_from_loading_is_found_and_none_is_missed_els
         assert status("modules.blacklist", text) is (FAIL if ill else UNKNOWN), text
 
 
+# kmod libkmod/libkmod-config.c, conf_files_filter_out and conf_files_insert_sorted;
+# modprobe.d(5), "Configuration format" and its folders.
+STOP = "blacklist nvidia"
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        (f"$ cat /etc/modprobe.d/nv.conf.bak\n{STOP}\n", UNKNOWN),
+        (f"$ cat /etc/modprobe.d/nv.conf\n{STOP}\n", FAIL),
+        (f"$ cat /etc/modprobe.d/*\n{STOP}\n", FAIL),
+        (f"$ grep -rh nvidia /etc/modprobe.d\n{STOP}\n", FAIL),
+        (f"$ cat nv.conf.disabled\n{STOP}\n", UNKNOWN),
+        (f"$ cat /root/nv.conf\n{STOP}\n", UNKNOWN),
+        (f"$ tail /etc/modprobe.d/*\n==> /etc/modprobe.d/nv.conf~ <==\n{STOP}\n", UNKNOWN),
+        (f"$ tail /etc/modprobe.d/*\n==> /etc/modprobe.d/nv.conf <==\n{STOP}\n", FAIL),
+        (f"/etc/modprobe.d/nv.conf.rpmsave:{STOP}\n", UNKNOWN),
+        (f"/etc/modprobe.d/nv.conf:{STOP}\n/etc/modprobe.d/a.bak:{STOP}\n", FAIL),
+        (f"/etc/modprobe.d/old/nv.conf:{STOP}\n", UNKNOWN),
+        (f"/etc/modprobe.d/.nv.conf:{STOP}\n", UNKNOWN),
+        (f"/host/etc/modprobe.d/nv.conf:{STOP}\n", FAIL),
+        (f"$ modprobe -c\n{STOP}\n", FAIL),
+    ],
+)
+def test_a_file_that_modprobe_does_not_read_keeps_nothing_from_loading(
+    text: str, want: Status
+) -> None:
+    assert status("modules.blacklist", text) is want
+
+
+READ_FIRST = ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
+
+
+@pytest.mark.parametrize("masked", range(1, len(READ_FIRST)))
+@pytest.mark.parametrize(
+    "beside", ["# nothing", "options nvidia NVreg_OpenRmEnableUnsupportedGpus=1"]
+)
+def test_a_file_of_the_same_name_in_an_earlier_folder_masks_it(masked: int, beside: str) -> None:
+    late, early = READ_FIRST[masked], READ_FIRST[masked - 1]
+    asked = "$ grep -rn nv /etc/modprobe.d /run/modprobe.d /usr/lib/modprobe.d /lib/modprobe.d\n"
+    row = f"{late}/modprobe.d/nv.conf:1:{STOP}\n"
+    over = f"{early}/modprobe.d/nv.conf:1:{beside}\n"
+    for text in (asked + row + over, asked + over + row):
+        assert status("modules.blacklist", text) is UNKNOWN, text
+    assert status("modules.blacklist", asked + row) is FAIL
+    for other in (over.replace("nv.conf", "ofed.conf"), over.replace("nv.conf", "nv.conf.bak")):
+        assert status("modules.blacklist", asked + row + other) is FAIL, other
+    swapped = f"{asked}{early}/modprobe.d/nv.conf:1:{STOP}\n{late}/modprobe.d/nv.conf:1:{beside}\n"
+    assert status("modules.blacklist", swapped) is FAIL
+
+
+def test_of_two_files_of_one_name_that_were_printed_nobody_knows_whose_a_line_is() -> None:
+    late = f"$ cat /usr/lib/modprobe.d/nv.conf\n{STOP}\n"
+    over = "$ cat /etc/modprobe.d/nv.conf\noptions nvidia NVreg_EnableStreamMemOPs=1\n"
+    assert status("modules.blacklist", late) is FAIL
+    assert status("modules.blacklist", late + over) is UNKNOWN
+
+
 VALUES = ("EnableStreamMemOPs", "EnableResizableBar", "GrdmaPciTopoCheckOverride")
 
 
@@ -188,6 +246,35 @@ def test_what_openibd_could_not_do_fails_and_what_it_did_passes_no_boot() -> Non
         )
         assert set(read(text).frames) == {"openibd-said"}, text
         assert status("ofed.openibd", text) is (FAIL if ill else UNKNOWN), text
+
+
+OTHERS = ("Starting sshd:", "Bringing up interface eth0:", "Starting opensmd: ", "Loading NFS:")
+
+
+@pytest.mark.parametrize("service", OTHERS)
+def test_what_another_service_could_not_do_is_not_openibds(service: str) -> None:
+    draw = Random(101)  # noqa: S311 # drawn again the same
+    up, other = step(draw, UP, "OK"), step(draw, service, "FAILED")
+    for text in (up + other, other + up, f"$ service openibd start\n{up}{other}"):
+        assert status("ofed.openibd", text) is UNKNOWN, text
+    assert status("ofed.openibd", f"$ service openibd start\n{other}") is UNKNOWN
+    assert status("ofed.openibd", up + other + step(draw, WRONG[0], "FAILED")) is FAIL
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *WRONG,
+        DOWN,
+        UP,
+        "Unloading ib_core",
+        "Loading mlx5_core:",
+        "Loading Mellanox MLX4 HCA driver:",
+    ],
+)
+def test_openibds_own_steps_count(words: str) -> None:
+    text = step(Random(102), words, "FAILED")  # noqa: S311 # drawn again the same
+    assert status("ofed.openibd", f"$ /etc/init.d/openibd restart\n{text}") is FAIL
 
 
 # systemd src/systemctl/systemctl-show.c, show_one; src/shared/bus-wait-for-jobs.c.

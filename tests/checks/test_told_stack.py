@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from tests.checks.test_told_modules import MISSING, UP, config_lines, found, quoted, step
-from tests.checks.test_told_otherwise import TEXTS, read, status
+from tests.checks.test_told_otherwise import CHECKS, TEXTS, read, status
 from toolkit.checks.all import ALL
 from toolkit.checks.check import Status
 from toolkit.facts.node.node import Node
@@ -244,7 +244,8 @@ def test_a_folder_of_devices_without_uverbs_fails_and_one_with_some_says_how_man
         names = [f"{kind}{at}" for at in range(count) for kind in ("uverbs", "umad", "issm")]
         listing = listed_nodes(draw, [*names, "rdma_cm"])
         asked = "$ ls -l /dev/infiniband\n" if not count or draw.random() < 0.5 else ""
-        text = quoted(draw, asked + listing)
+        after = draw.choice(("$\n", "$ exit", "gpu@node:~$ \n"))
+        text = quoted(draw, asked + listing + (after if asked else ""))
         assert set(read(text).frames) == {"rdma-nodes-said"}, text
         assert status("rdma.devices", text) is (UNKNOWN if count else FAIL), text
         if count:
@@ -261,6 +262,45 @@ def test_a_folder_of_devices_without_uverbs_fails_and_one_with_some_says_how_man
 )
 def test_where_there_is_no_folder_of_devices_user_space_has_none(line: str) -> None:
     assert status("rdma.devices", f"{line}\n") is FAIL
+
+
+CM = "crw-rw-rw- 1 root root 10, 58 Nov 10 10:00 {}rdma_cm\n"
+UMAD = "crw------- 1 root root 231, 0 Nov 10 10:00 {}umad0\n"
+BELOW = "/dev/infiniband/"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(f"$ ls -l {BELOW}rdma_cm\n{CM.format(BELOW)}$\n", id="rdma-cm-alone"),
+        pytest.param(f"$ ls -l {BELOW}umad*\n{UMAD.format(BELOW)}$\n", id="umad-alone"),
+        pytest.param(
+            f"$ ls {BELOW}uverbs9\n"
+            f"ls: cannot access '{BELOW}uverbs9': No such file or directory\n$\n",
+            id="a-ninth-of-perhaps-eight",
+        ),
+        pytest.param(
+            f"$ ls -l {BELOW}\ntotal 0\n{CM.format('')}{UMAD.format('')}", id="cut-behind-umad0"
+        ),
+        pytest.param(f"$ ls {BELOW}\nissm0\nrdma_cm\n[...]\n$ uname -r\n6.8.0\n", id="left-out"),
+        pytest.param(f"$ ls {BELOW} | head -2\nissm0\nrdma_cm\n$\n", id="its-head"),
+        pytest.param(f"$ find {BELOW} -name 'umad*'\n{BELOW}umad0\n$\n", id="found-by-name"),
+        pytest.param(f"total 0\n{CM.format('')}{UMAD.format('')}", id="nobody-says-of-what"),
+    ],
+)
+def test_of_a_part_of_the_folder_nobody_knows_whether_the_rest_has_uverbs(text: str) -> None:
+    assert set(read(text).frames) >= {"rdma-nodes-said"}
+    assert status("rdma.devices", text) is UNKNOWN
+    assert status("ctr.rdma_devices", text) is not FAIL
+    up = "$ rdma link\nlink mlx5_0/1 state ACTIVE physical_state LINK_UP netdev eth0 \n"
+    assert status("rdma.devices", up + text) is UNKNOWN, "beside a device"
+
+
+@pytest.mark.parametrize("asked", ["ls", "ls -la", "sudo ls -l --color=auto", "/bin/ls -1", "find"])
+@pytest.mark.parametrize("folder", ["/dev/infiniband", BELOW])
+def test_the_whole_of_the_folder_without_uverbs_fails(asked: str, folder: str) -> None:
+    whole = f"$ {asked} {folder}\n{CM.format('')}{UMAD.format('')}$ uname -r\n6.8.0\n"
+    assert status("rdma.devices", whole) is FAIL
 
 
 def test_who_alone_may_open_the_nodes_is_told() -> None:
@@ -303,6 +343,29 @@ def test_firmware_is_told_beside_a_list_of_ports_that_has_none(second: str, want
     up = "link mlx5_0/1 state ACTIVE physical_state LINK_UP netdev eth0 \n"
     cards = managed(Random(1), ["28.39.1002", second])  # noqa: S311 # drawn again the same
     assert status("rdma.firmware", f"$ rdma link\n{up}$ mlxfwmanager\n{cards}") is want
+
+
+def hint(check: str, text: str) -> str:
+    return CHECKS[check](Node(read(text)), Want()).finding.hint
+
+
+RUNS = "     FW (Running)   {}     N/A           \n"
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_what_runs_is_told_and_not_what_the_flash_has_for_the_next_reset(first: bool) -> None:
+    """A row of its own tells what runs, where the flash has another."""
+    draw = Random(1)  # noqa: S311 # drawn again the same
+    one, other = managed(draw, ["28.43.2026", "28.39.1002"]).split("Device #2:")
+    flash = "     FW             28.43.2026"
+    at = one.index(flash) if first else one.index("\n", one.index(flash)) + 1
+    text = f"{one[:at]}{RUNS.format('28.39.1002')}{one[at:]}Device #2:{other}"
+    assert status("rdma.firmware", text) is UNKNOWN, "both run one"
+    assert found("rdma.firmware", text).startswith("ConnectX7 28.39.1002;")
+    assert "28.43.2026 in its flash: mlxfwreset" in hint("rdma.firmware", text)
+    mixed = text.replace(other, other.replace("28.39.1002", "28.39.3560"))
+    assert status("rdma.firmware", mixed) is FAIL
+    assert "28.43.2026 in its flash: mlxfwreset" in hint("rdma.firmware", mixed)
 
 
 def test_mlxfwmanager_that_finds_no_device_says_why() -> None:

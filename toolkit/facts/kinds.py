@@ -120,8 +120,8 @@ KINDS = (
          r"|NvLinkDisable|DmaRemapPeerMmio|ImexChannelCount|GrdmaPciTopoCheckOverride"
          r"|CoherentGPUMemoryMode|RegistryDwords): (?:\d+$|\")"),
     Kind("modprobe-d", "modprobe-d-said",
-         r"(?:cat|head|tail|[ef]?grep)\b.* /etc/modprobe\.d\b|modprobe (?:-c|--showconfig)\b",
-         r"^(?:/etc/modprobe\.d/[^\s:]+:(?:\d+:)?)?[ \t]*(?:blacklist|options|install|softdep) "
+         r"(?:cat|head|tail|[ef]?grep)\b.* \S*/modprobe\.d\b|modprobe (?:-c|--showconfig)\b",
+         r"^(?:\S*/modprobe\.d/[^\s:]+:(?:\d+:)?)?[ \t]*(?:blacklist|options|install|softdep) "
          r"+(?:nvidia|nouveau|nv_peer_mem|gdrdrv|mlx[45]|ib_|rdma_)\S*(?: |$)"),
     Kind("kallsyms", "kallsyms-said", r"(?:cat|[ef]?grep\b.*) /proc/kallsyms\b",
          r"^(?:\d+:)?[0-9a-f]{8,16} [A-Za-z] \S+[ \t]+\[\w+\][ \t]*$"),

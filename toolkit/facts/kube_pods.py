@@ -14,7 +14,13 @@ CHAIN = (
     ("the pod of the GPU driver", re.compile(r"nvidia-(?:gpu-)?driver-|nvidia-vgpu-manager-")),
     ("the pod of the container toolkit", re.compile(r"nvidia-container-toolkit-")),
     ("the validator's pod", re.compile(r"nvidia-(?:operator|cuda)-validator-")),
-    ("a device plugin's pod", re.compile(r"\S*device-plugin-|rdma-shared-dp-|\S*sriov-?dp-")),
+    (
+        "a device plugin's pod",
+        re.compile(
+            r"(?:\S*-)?(?:nvidia|nvdp|rdma|efa|sriov)-(?:\S*-)?dev(?:ice)?-plugin-"
+            r"|rdma-shared-dp-|\S*sriov-?dp-"
+        ),
+    ),
     ("a pod of the operators", re.compile(r"(?:nvidia-)?(?:gpu|network)-operator-|sriov-network-")),
 )
 _POD = re.compile(
@@ -26,6 +32,13 @@ _WAITS = re.compile(
     r"Pending|ContainerCreating|PodInitializing|Init:\d+/\d+|SchedulingGated|Terminating|NotReady"
 )
 _LONG = re.compile(r"[hdy]|^[3-9]\d{1,2}m|^\d{3,}m")  # half an hour: a driver is built in less
+
+# What was put off a node, or never let on it, and is kept beside what has taken its place.
+_PUT_OFF = frozenset(
+    {"Evicted", "Terminating", "Error", "ContainerStatusUnknown", "UnexpectedAdmissionError"}
+)
+# apimachinery util/rand, SafeEncodeString: what a deployment hashes has these characters alone.
+_DEPLOYED = re.compile(r"(.+)-[bcdfghjklmnpqrstvwxz2456789]{8,10}-[a-z0-9]{5}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +57,19 @@ class Pod:
     def rank(self) -> int:
         """Its place in CHAIN; beyond its end for a pod of another sort."""
         return next((at for at, (_, names) in enumerate(CHAIN) if names.match(self.name)), 99)
+
+    @property
+    def owner(self) -> str:
+        """What makes pods of that name: a daemon set, or a deployment."""
+        deployed = _DEPLOYED.fullmatch(self.name)
+        return deployed[1] if deployed else self.name.rpartition("-")[0]
+
+    def may_replace(self, other: Pod) -> bool:
+        """Whether it does what the other one did: of one owner, and, but of a deployment, there."""
+        if not self.well or self.owner != other.owner:
+            return False
+        nodes = {self.node, other.node} - {"", "<none>"}
+        return len(nodes) < 2 or _DEPLOYED.fullmatch(self.name) is not None
 
     @property
     def well(self) -> bool:
@@ -83,6 +109,15 @@ def parse_pod_list(text: str) -> tuple[Pod, ...]:
     return tuple(
         Pod(name, int(ready), int(all_), status, int(restarts), age, node or "")
         for name, ready, all_, status, restarts, age, node in rows
+    )
+
+
+def without_replaced(pods: tuple[Pod, ...]) -> tuple[Pod, ...]:
+    """All but what was put off and has another, that is well, in its place."""
+    return tuple(
+        each
+        for each in pods
+        if each.status not in _PUT_OFF or not any(other.may_replace(each) for other in pods)
     )
 
 

@@ -10,6 +10,7 @@ from toolkit.checks.check import (
     failed,
     not_applicable,
     passed,
+    unknown,
 )
 from toolkit.facts.gpu.driver import Flavor
 from toolkit.facts.nccl.daemons import SCHEDULERS
@@ -54,6 +55,11 @@ def rdma_devices(node: Node, want: Want) -> Finding:
     ]
     if here.shared_netns is False:
         details.append("RDMA devices are exclusive to their network namespace")
+    if missing and not node.nodes_whole:
+        return unknown(
+            f"in what was listed of /dev/infiniband {'; '.join(missing)}",
+            hint="ls -l /dev/infiniband, whole, with the next prompt",
+        )
     if missing:
         return failed(
             "; ".join(missing),

@@ -31,9 +31,10 @@ def _pods(node: Node) -> Finding | None:
     """Whether the pods of the operators are up: what waits for one that is ill follows from it."""
     if not node.pod_list:
         return None
-    from toolkit.facts.kube_pods import CHAIN  # noqa: PLC0415 few texts list pods
+    from toolkit.facts.kube_pods import CHAIN, without_replaced  # noqa: PLC0415 few texts list pods
 
-    ours = sorted((e for e in node.pod_list if e.rank < len(CHAIN)), key=lambda each: each.rank)
+    known = (each for each in without_replaced(node.pod_list) if each.rank < len(CHAIN))
+    ours = sorted(known, key=lambda each: each.rank)
     ill = [each for each in ours if each.ill]
     if ill:
         first = ill[0]

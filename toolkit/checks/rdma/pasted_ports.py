@@ -45,7 +45,7 @@ def devices_told(node: Node) -> Finding | None:
 def _nodes(node: Node) -> Finding | None:
     """What ls /dev/infiniband shows; None where lists of devices tell more."""
     uverbs = [path for path in node.rdma_nodes if "/uverbs" in path]
-    if not uverbs and not node.filtered("rdma-nodes-said"):
+    if node.no_uverbs:
         return failed(
             "no /dev/infiniband/uverbs*: user space can open no RDMA device",
             expected="a uverbs node for each HCA",
@@ -54,6 +54,11 @@ def _nodes(node: Node) -> Finding | None:
         )
     if node.tells_rdma or node.listed_devices is not None:
         return None
+    if not uverbs:
+        return unknown(
+            "no uverbs node in what was listed of /dev/infiniband, which may be a part of it",
+            hint="ls -l /dev/infiniband, whole, with the next prompt; ibv_devinfo",
+        )
     who = f"; only {node.nodes_closed} may open them" if node.nodes_closed else ""
     return unknown(
         f"{counted(len(uverbs), 'uverbs node')}{who}; whether each HCA has one is not told",
@@ -270,6 +275,7 @@ def firmware_told(node: Node) -> Finding | None:
     """Versions from ``rdma dev``, ``ethtool -i`` or mlxfwmanager; None where none is given."""
     boards: dict[str, dict[str, list[str]]] = {}
     cards = (*node.ethtool_said.drivers, *node.said_firmware)
+    owed = next((each.owed for each in cards if each.owed), "")
     for each in cards:
         if each.board:
             boards.setdefault(each.board, {}).setdefault(each.firmware, []).append(each.address)
@@ -277,6 +283,7 @@ def firmware_told(node: Node) -> Finding | None:
         return failed(
             "; ".join(f"{board}: {' and '.join(sorted(has))}" for board, has in mixed.items()),
             expected="one firmware for each board",
+            hint=owed,
             details=tuple(
                 f"{v}: {', '.join(at)}" for has in mixed.values() for v, at in has.items()
             ),
@@ -286,7 +293,8 @@ def firmware_told(node: Node) -> Finding | None:
     if not told:
         return None
     return unknown(
-        f"{', '.join(dict.fromkeys(told))}; which are equal boards is not told", hint="ibv_devinfo"
+        f"{', '.join(dict.fromkeys(told))}; which are equal boards is not told",
+        hint=owed or "ibv_devinfo",
     )
 
 

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import re
 
-from toolkit.checks.check import Finding, Impact, Tense, check, failed, not_applicable, passed
+from toolkit.checks.check import (
+    Finding,
+    Impact,
+    Tense,
+    check,
+    failed,
+    not_applicable,
+    passed,
+    unknown,
+)
 from toolkit.checks.consumers.containers import in_pods
 from toolkit.checks.modules.fixes import by_family
 from toolkit.checks.rdma.makers import maker_of, serving
@@ -164,7 +173,7 @@ def _card(address: str) -> str:
 
 def _opened(node: Node) -> Finding:
     """Whether user space can open what the kernel has."""
-    if not any("/uverbs" in path for path in node.rdma_nodes):
+    if node.no_uverbs:
         return failed(
             "no /dev/infiniband/uverbs*", expected="a uverbs node", hint="modprobe ib_uverbs"
         )
@@ -181,6 +190,11 @@ def _opened(node: Node) -> Finding:
             expected="every HCA in ibv_devinfo",
             hint=hint,
             details=tuple(unseen),
+        )
+    if node.no_uverbs is None and seen is None:
+        return unknown(
+            "of /dev/infiniband a part was listed, without a uverbs node",
+            hint="ls -l /dev/infiniband, whole, with the next prompt; ibv_devinfo",
         )
     others = [each for each in node.rdma_devices if each.kind is not Kind.HCA]
     return passed(

@@ -11,6 +11,7 @@ from toolkit.facts.node.pci import Pci
 from toolkit.facts.pci.functions import PciFunction
 from toolkit.facts.rdma.devices import Kind, RdmaDevice, parse_infiniband
 from toolkit.facts.rdma.registration import Registration, parse_registration
+from toolkit.facts.text.pasted_logs import IMPORTED
 
 
 class Devices(Pci, Fabric):
@@ -86,6 +87,24 @@ class Devices(Pci, Fabric):
 
             return parse_rdma_nodes(self._text("rdma-nodes-said"))
         return tuple(self._text("rdma-nodes").split())
+
+    @property
+    def nodes_whole(self) -> bool:
+        """Whether there are no other device files than those: of ls, people paste parts."""
+        key = "rdma-nodes-said"
+        if not self.nodes_listed or self._given("rdma-nodes"):
+            return True
+        from toolkit.facts.rdma.rdma_lists import lists_all_nodes  # noqa: PLC0415 likewise
+
+        command = self.sources.source(key).partition(IMPORTED)[0]
+        return lists_all_nodes(self._text(key), command)
+
+    @property
+    def no_uverbs(self) -> bool | None:
+        """Whether user space can open no RDMA device; None where a part of ls leaves it open."""
+        if any("/uverbs" in path for path in self.rdma_nodes):
+            return False
+        return True if self.nodes_whole else None
 
     @fact
     def hcas(self) -> tuple[PciFunction, ...]:

@@ -158,7 +158,8 @@ class ToldStack(Reading):
             return None
         from toolkit.facts.modules.pasted_modules import parse_config_lines  # noqa: PLC0415 see above
 
-        return parse_config_lines(self._text("modprobe-d-said"))
+        key = "modprobe-d-said"
+        return parse_config_lines(self._text(key), self.sources.source(key).partition(IMPORTED)[0])
 
     @property
     def openibd_given(self) -> bool:

@@ -29,6 +29,15 @@ class DriverInfo:
     firmware: str  # "28.39.1002"
     board: str  # "MT_0000000838", which mlx5 tells beside it; "" else
     address: str  # "0000:19:00.0"
+    flash: str = ""  # the firmware that it runs after a reset, where that is another
+
+    @property
+    def owed(self) -> str:
+        """What waits for a reset; "" where nothing does."""
+        if not self.flash:
+            return ""
+        both = f"{self.address} runs {self.firmware}, {self.flash} in its flash"
+        return f"{both}: mlxfwreset, or a power cycle, is owed"
 
 
 @dataclass(frozen=True, slots=True)

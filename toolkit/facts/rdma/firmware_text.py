@@ -15,7 +15,9 @@ _DEVICE = re.compile(r"^Device #\d+:[ \t]*$", re.MULTILINE)
 _FIELD = re.compile(
     r"^[ \t]+(Device Type|PSID|PCI Device Name|Status):[ \t]+(\S.*?)[ \t]*$", re.MULTILINE
 )
-_FIRMWARE = re.compile(r"^[ \t]+FW[ \t]+(\d[\d.]+)\b", re.MULTILINE)
+# What the flash has, and what runs where that is another: until a reset.
+_FLASH = re.compile(r"^[ \t]+FW[ \t]+(\d[\d.]+)\b", re.MULTILINE)
+_RUNS = re.compile(r"^[ \t]+FW \(Running\)[ \t]+(\d[\d.]+)\b", re.MULTILINE)
 _SAID = re.compile(r"^-E- (.*\S)", re.MULTILINE)
 
 
@@ -26,12 +28,12 @@ def parse_mlxfwmanager(text: str) -> tuple[DriverInfo, ...]:
     """
     found = []
     for block in _DEVICE.split(text)[1:]:
-        has, firmware = dict(_FIELD.findall(block)), _FIRMWARE.search(block)
-        if firmware is not None:
-            name = has.get("PCI Device Name", "")
-            found.append(
-                DriverInfo(has.get("Device Type", ""), firmware[1], has.get("PSID", ""), name)
-            )
+        has, flash = dict(_FIELD.findall(block)), _FLASH.search(block)
+        runs = _RUNS.search(block) or flash
+        if runs is not None:
+            name, board = has.get("PCI Device Name", ""), has.get("PSID", "")
+            owed = flash[1] if flash and flash[1] != runs[1] else ""
+            found.append(DriverInfo(has.get("Device Type", ""), runs[1], board, name, owed))
     if not found:
         said = _SAID.search(text)
         raise NoEvidence(

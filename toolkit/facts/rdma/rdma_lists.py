@@ -192,6 +192,36 @@ def parse_rdma_nodes(text: str) -> tuple[str, ...]:
     return found
 
 
+# The folder itself, whatever is shown of each; not one file in it, nor the folder's own line.
+_FOLDER = r"/dev/infiniband/?"
+_BARE = re.compile(
+    r"(?:^|, )(?:sudo )?(?:\S*/)?(?:ls(?: -(?!\w*d)[\w-]+(?:=\w+)?)*|find) "
+    rf"{_FOLDER}(?: 2>&1)? \(to the next prompt\)"
+)
+_NO_FOLDER = re.compile(
+    rf"^(?:ls|find): (?:cannot access )?['\u2018]?{_FOLDER}['\u2019]?: No such file or directory",
+    re.MULTILINE,
+)
+_ENTRY = r"(?:(?:uverbs|umad|issm|ucm)\d+|rdma_cm|by-\w+|\.\.?)/?"
+_LISTED = re.compile(
+    rf"[ \t]*(?:total \S+|{_FOLDER}:?|(?:\S.* )?(?:/dev/infiniband/)?{_ENTRY}(?:[ \t]+{_ENTRY})*"
+    r"|/dev/infiniband/by-\w+/\S+)?[ \t]*"
+)
+
+
+def lists_all_nodes(text: str, command: str) -> bool:
+    """Whether no more can be in /dev/infiniband than ``ls`` shows: a part of it lacks the others.
+
+    uverbs* stand last, so that whatever cuts a list loses them first.
+
+    :param command: what printed it, with what is known of its end (``pasted_logs.frames_of``).
+    """
+    if _NO_FOLDER.search(text):
+        return True
+    lines = text.split("\n")
+    return bool(_BARE.search(command)) and all(_LISTED.fullmatch(line) for line in lines)
+
+
 def closed_nodes(text: str) -> str:
     """Who alone may open uverbs nodes, of ``ls -l``: "root"; "" where all may, or none is told."""
     rights = _CLOSED.findall(text)

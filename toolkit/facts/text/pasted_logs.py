@@ -38,6 +38,8 @@ _SEARCHED = re.compile(r"(?:sudo )?lsmod *\| *(?:sudo )?[ef]?grep ")
 _LOGS = frozenset({"dmesg", "nccl-log", "make-log", "fabricmanager-log", "modprobe-said"})
 _TALKS = frozenset({"setpci-said"})  # what was asked, or written, tells what is said next
 _SEVERAL = 2
+_ENDLESS = frozenset({"rdma-nodes-said"})  # lists whose last line does not tell that it is the last
+_FOLLOWED = " (to the next prompt)"
 EARLIER_BOOT = "earlier-boot"  # a frame of kernel logs that are not of the present boot
 IMPORTED = "imported from "  # in the source of a frame that no probe has read
 
@@ -54,6 +56,7 @@ class Said:
     text: str
     ruled: bool = False  # whether it is a section of a report, which says of each what it is
     by_root: bool = False  # whether a "#" prompted for it
+    followed: bool = False  # by another command or a prompt: it was not cut at its end
 
 
 @dataclass(slots=True)
@@ -70,8 +73,8 @@ class _Open:
         searched = self.ended and _SEARCHED.match(self.command) is not None
         return searched or writes_control(self.command) or any(line.strip() for line in self.lines)
 
-    def told(self) -> Said:
-        return Said(self.command, "\n".join(self.lines), self.ruled, self.by_root)
+    def told(self, *, followed: bool) -> Said:
+        return Said(self.command, "\n".join(self.lines), self.ruled, self.by_root, followed)
 
 
 def is_report(text: str) -> bool:
@@ -86,7 +89,7 @@ def said(text: str) -> list[Said]:
     first line does with whatever stands behind it.
     """
     parts = _sections(text) if is_report(text) else _prompted(text)
-    return [each.told() for each in parts if each.tells]
+    return [each.told(followed=each is not parts[-1]) for each in parts if each.tells]
 
 
 def _prompted(text: str) -> list[_Open]:
@@ -163,7 +166,8 @@ def frames_of(text: str, source: str, kind: Kind | None = None) -> list[Frame]:
                 if answers and max(map(len, answers.values())) > len(body):
                     continue
                 answers.clear()
-            answers[part.command] = body
+            whole = part.command and part.followed and name in _ENDLESS
+            answers[part.command + _FOLLOWED if whole else part.command] = body
             if name in _TALKS:
                 talks.setdefault(name, []).append((part.command, _typed(part) + _ended(body)))
     for name, answers in texts.items():

@@ -26,7 +26,8 @@ parents() { # parents DIR: makes what is missing of it
     if [ -d "$1/" ]; then return; fi
     parents "${1%/*}" && echo "dir ${1#"$root"}" >>"$run/undo" && flush "$run/undo" &&
         add "$state/owned" "${1#"$root"}/" || return
-    if mkdir "$1" && chmod 755 "$1"; then
+    # With its mode at once: power that is lost between the two would leave it shut for good.
+    if (umask 022 && mkdir "$1") && chmod 755 "$1"; then
         flush_folder "$1" "${1%/*}/"
         return 0
     fi
