@@ -29,7 +29,8 @@ from tests.checks.test_told_modules import (
 from tests.checks.test_told_otherwise import ibstatus, rdma_link, stamp
 from tests.checks.test_told_ports import mlxlink
 from tests.checks.test_told_refusals import refusals
-from tests.checks.test_told_stack import LOOP, listed_nodes, managed, register, sections
+from tests.checks.test_told_setpci import LOOP, register
+from tests.checks.test_told_stack import listed_nodes, managed, sections
 from tests.corpus.expected import EXPECTED
 from tests.corpus.known import CORPUS, HERE
 from tests.evidence.test_properties import LISTS

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from toolkit.errors import NoEvidence
 from toolkit.facts.gpu.driver import normal_address
-from toolkit.facts.pci.acs_typed import ADDRESS, Command, commands_of
+from toolkit.facts.pci.acs_commands import ADDRESS, Command, commands_of
 from toolkit.facts.pci.config_space import Acs, AcsRegisters
 
 _TOLD = re.compile(

@@ -24,7 +24,6 @@ from dataclasses import dataclass, field
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.kinds import BY_NAME, Kind, commanded, known_kinds, parted, plain, recognise
-from toolkit.facts.pci.acs_typed import writes_control
 from toolkit.facts.text.dressed import undressed
 
 # "# lspci", "+ lspci", "=== lspci ===": each also opens or rules off what is no command.
@@ -71,7 +70,13 @@ class _Open:
     def tells(self) -> bool:
         """Whether it is an answer; nothing is one to a search for modules, and to a write."""
         searched = self.ended and _SEARCHED.match(self.command) is not None
-        return searched or writes_control(self.command) or any(line.strip() for line in self.lines)
+        if searched or any(line.strip() for line in self.lines):
+            return True
+        if "setpci" not in self.command:
+            return False
+        from toolkit.facts.pci.acs_commands import writes_control  # noqa: PLC0415 only they pay for it
+
+        return writes_control(self.command)
 
     def told(self, *, followed: bool) -> Said:
         return Said(self.command, "\n".join(self.lines), self.ruled, self.by_root, followed)
