@@ -96,6 +96,7 @@ def test_what_cannot_be_tried_in_a_container_is_refused(
     done = invoked.gdr("exercise", *words, state=tmp_path)
     assert done.returncode == ExitCode.USAGE
     assert why in done.stderr
+    assert "--register" in done.stderr or "--from" in words
 
 
 def test_a_dry_run_allocates_nothing(gdr: Gdr) -> None:

@@ -94,7 +94,7 @@ def exercise(said: Said) -> ExitCode:
         return _past(said)
     if said.flag("register"):
         return _registered(Session.begin("exercise", said))
-    refuse_inside(said, "data is moved by the node's own tools; with --register it is entered")
+    refuse_inside(said, "data is moved by the node's own tools", "add --register, which enters it")
     session = Session.begin("exercise", said)
     if said.text("from_"):
         return _judged_again(session, threshold, wanted)

@@ -311,10 +311,10 @@ def _inside(said: Said) -> Inside | None:
     return opened_inside(where)
 
 
-def refuse_inside(said: Said, why: str) -> None:
+def refuse_inside(said: Said, why: str, hint: str = "leave it out") -> None:
     """:raises UsageError: --inside was said where nothing can be looked into."""
     if said.text("inside"):
-        raise UsageError(f"--inside: {why}", hint="leave it out")
+        raise UsageError(f"--inside: {why}", hint=hint)
 
 
 def _secret(said: Said, ask: str, descriptor: str, prompt: str) -> str | None:
