@@ -51,6 +51,27 @@ def held_elsewhere(site: Site | None, run: str) -> Unavailable:
     return ask
 
 
+def not_idle(fleet: Fleet) -> dict[str, str]:
+    """By host, why Slurm would have us leave it alone: its jobs, a drain of others, or it is down.
+
+    Nodes that srun reaches are held by jobs of ours, and are not asked of.
+    """
+    site = fleet.slurm
+    if site is None or site.carries:
+        return {}
+    nodes = site.glances()
+    found: dict[str, str] = {}
+    for host in fleet.hosts:
+        node = nodes.get(node_name(host))
+        if node is None:
+            found[host.name] = "Slurm has no such node any more"
+        elif node.working:
+            found[host.name] = "Slurm has jobs on it"
+        elif why := left_alone(node, ""):
+            found[host.name] = f"Slurm has it {why}"
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Scheduled:
     """A node on the way that it always has, but rebooted by Slurm.

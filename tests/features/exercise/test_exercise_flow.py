@@ -225,7 +225,7 @@ def test_who_interrupts_waits_for_no_end(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(queue.Queue, "get", stop)
     with pytest.raises(KeyboardInterrupt):
-        flow._one(  # the first moment at which it waits
+        flow.answers(  # the first moment at which it waits
             _first(),
             {Role.SERVE: Way("gpu2", [], never=True), Role.DRIVE: Way("gpu1", [])},
         )

@@ -128,6 +128,14 @@ def test_check_shows_the_commands_and_moves_nothing(gdr: Gdr) -> None:
     ("words", "code", "said"),
     [
         (("--hosts", "demo[1-3]"), ExitCode.USAGE, "between two hosts"),
+        (("--hosts", "demo[1-3]", "--pairs", "some"), ExitCode.USAGE, "ring, rail, all, bisect"),
+        (("--hosts", "demo-acs", "--pairs", "all"), ExitCode.USAGE, "two hosts or more"),
+        (
+            ("--hosts", "demo[1-3]", "--pairs", "all", "--max-unavailable", "1", "--yes"),
+            ExitCode.USAGE,
+            "a pair takes two nodes",
+        ),
+        (("--hosts", "demo-acs", "--max-unavailable", "2"), ExitCode.USAGE, "--pairs bisect"),
         (("--hosts", "demo-healthy", "--seconds", "0"), ExitCode.USAGE, "--seconds 0"),
         (("--hosts", "demo-healthy", "--seconds", "x"), ExitCode.USAGE, "not a whole number"),
         (("--hosts", "demo-healthy", "--threshold", "nan"), ExitCode.USAGE, "--threshold 'nan'"),
@@ -145,6 +153,35 @@ def test_what_makes_no_sense_is_one_sentence(
     assert done.returncode == code, done.stderr
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_pairs_of_a_set_are_run_told_kept_and_judged_again(gdr: Gdr) -> None:
+    words = ("--pairs", "ring", "--seconds", "1", "--json")
+    done = gdr("--hosts", "demo-acs,demo021", *words)
+    assert done.returncode == ExitCode.FAILED, done.stderr
+    told = json.loads(done.stdout)
+    jsonschema.validate(told, SCHEMA)
+    assert told["simulated"] is True
+    pairs = told["pairs"]
+    assert (pairs["nodes"], pairs["ends"], pairs["rounds"], pairs["possible"]) == (2, 2, 1, 1)
+    assert pairs["open"] == [["demo-acs mlx5_0", "demo021 mlx5_0"]], "either may be it"
+    folder = done.stderr.split("kept in ")[1].splitlines()[0]
+    again = gdr("--from", folder, "--json")
+    assert again.returncode == ExitCode.FAILED, again.stderr
+    document = json.loads(again.stdout)
+    jsonschema.validate(document, SCHEMA)
+    assert document["pairs"]["open"] == pairs["open"]
+    past = gdr("--hosts", "demo-acs", "--past").stdout
+    assert past.count("demo021 mlx5_0") == 7
+
+
+def test_the_pairs_of_a_set_are_told_before_with_what_is_predicted(gdr: Gdr) -> None:
+    done = gdr("--hosts", "demo[021-023]", "--pairs", "all", "--check")
+    assert done.returncode == ExitCode.PENDING
+    lines = done.stdout.splitlines()
+    assert lines[0] == "3 runs in 3 rounds"
+    assert "demo022 mlx5_0 - demo023 mlx5_0  48.1 GB/s" in done.stdout
+    assert max(map(len, lines)) <= 100
 
 
 def test_a_node_without_gpus_is_measured_with_host_memory(gdr: Gdr) -> None:

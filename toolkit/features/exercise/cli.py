@@ -12,8 +12,10 @@ from toolkit.cli.options import HOSTS, INSIDE, REACH, REGISTER, WANT, Option, Sa
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, UsageError, worst
 from toolkit.features.exercise import register
+from toolkit.features.exercise.cli_pairs import pairs_again, pairs_measured
 from toolkit.features.exercise.plan import Exercise, ExerciseTerms, limit_of, read_terms
 from toolkit.features.exercise.plan_judge import THRESHOLD, JudgedTest
+from toolkit.features.exercise.plan_pairs import OF_A_RUN, PairWay
 from toolkit.features.exercise.plan_proof import same
 from toolkit.features.exercise.run import (
     FILE,
@@ -26,6 +28,7 @@ from toolkit.features.exercise.run import (
     run,
     saved,
 )
+from toolkit.features.exercise.run_pairs import PairTerms
 from toolkit.features.exercise.show import (
     EarlierFigures,
     ExerciseReport,
@@ -40,6 +43,7 @@ from toolkit.hosts.host import select
 from toolkit.plural import counted
 from toolkit.report.document import dumps
 from toolkit.verbs.access import state_dir
+from toolkit.verbs.cli.rollout import COUNTED
 from toolkit.verbs.cli.session import Session, consent, fleet, refuse_inside
 from toolkit.verbs.saved import read_saved
 
@@ -49,6 +53,7 @@ EXERCISE = (
     Option("gigabytes", 500, "how much each test moves at most (10^9 bytes)"),
     Option("hca", "", "the HCA of the first host, such as mlx5_0; else the best one"),
     Option("every", False, "every HCA that serves a GPU, in place of the best one"),
+    Option("pairs", "", "of a set of hosts: ring, rail, all, or bisect, which names what is slow"),
     Option("threshold", "0.8", "share of the prediction below which a test fails"),
     Option("expect", "", "GB/s that deep tests are held to in place of the prediction"),
     Option("over_jobs", False, "move data also where a job is at work, or nobody can tell"),
@@ -63,8 +68,10 @@ EXERCISE = (
     ),
 )
 
+MOST = tuple(each for each in COUNTED if each.name == "max_unavailable")
 
-@verb(HOSTS, REACH, WANT, EXERCISE, REGISTER, INSIDE)
+
+@verb(HOSTS, REACH, WANT, EXERCISE, REGISTER, INSIDE, MOST)
 def exercise(said: Said) -> ExitCode:
     """Measure between two nodes, or within one, and hold it against the prediction.
 
@@ -76,6 +83,11 @@ def exercise(said: Said) -> ExitCode:
     3 where one came to no result, nothing predicts it or no GPU's memory was moved, 5 where a job
     is at work or begins.
 
+    With --pairs a set of hosts is run in pairs, as many at once as --max-unavailable allows: each
+    with the next one (ring; rail: over every HCA), each with each (all), or every HCA once and
+    then what falls short, with partners that do well, until a part is named (bisect). Nodes with
+    a job are left out. docs/exercise.md tells how.
+
     With --register no byte moves: each HCA of any number of hosts is given memory of each GPU,
     which is a matter of seconds (docs/register.md).
 
@@ -86,6 +98,7 @@ def exercise(said: Said) -> ExitCode:
       invoke exercise --hosts gpu01,gpu02 --yes
       invoke exercise --hosts gpu01,gpu02 --every --seconds 2 --json > measured.json
       invoke exercise --hosts gpu01
+      invoke exercise --hosts @rack1 --pairs bisect --max-unavailable 16 --yes
       invoke exercise --from ~/.local/state/gdr-toolkit/runs/2026-11-22T10-00-00-exercise
       invoke exercise --hosts gpu01 --past
     """
@@ -98,13 +111,31 @@ def exercise(said: Said) -> ExitCode:
     session = Session.begin("exercise", said)
     if said.text("from_"):
         return _judged_again(session, threshold, wanted)
+    way = _way(said)
     terms = read_terms(
         said.number("seconds", 5),
         said.number("gigabytes", 500),
         said.text("hca"),
         every=said.flag("every"),
     )
+    if way is not None:
+        return pairs_measured(
+            session, way, terms, PairTerms(threshold, wanted, said.flag("over_jobs"))
+        )
     return _measured(session, terms, threshold, wanted)
+
+
+def _way(said: Said) -> PairWay | None:
+    """:raises UsageError: for a way that there is not, and what says nothing without one."""
+    text = said.text("pairs")
+    if not text and said.text("max_unavailable"):
+        raise UsageError("--max-unavailable is for many pairs", hint="say --pairs bisect, too")
+    try:
+        return PairWay(text) if text else None
+    except ValueError:
+        raise UsageError(
+            f"--pairs {text!r}: no such way", hint=f"one of {', '.join(PairWay)}"
+        ) from None
 
 
 def _registered(session: Session) -> ExitCode:
@@ -134,6 +165,8 @@ def _judged_again(session: Session, threshold: float, wanted: float | None) -> E
     """An earlier run by its folder; no host is asked."""
     evidence = saved(Path(session.said.text("from_")))
     results = judged(evidence, threshold, wanted)
+    if any(each.test.number >= OF_A_RUN for each in results):
+        return pairs_again(session, evidence, results, threshold)
     code, why = code_of(evidence, results)
     sheet = ExerciseReport(tuple(evidence), results, None, threshold, code, session.now, {})
     return _told(session, replace(sheet, troubles=(why,) if why else ()))

@@ -37,6 +37,7 @@ _GPU_TESTS = (
     # Writes into GPU memory cannot be watched by a processor: sends, which it is told of, can.
     ("ib_send_lat", Kind.LATENCY),
 )
+PERFTEST = frozenset(tool for tool, _ in (*_HOST_TESTS, *_GPU_TESTS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,19 @@ def plan_exercise(one: ExerciseNode, other: ExerciseNode, terms: ExerciseTerms) 
         tests += _collectives(view, terms, left)
     numbered = tuple(replace(test, number=at) for at, test in enumerate(tests, start=1))
     return Exercise(numbered, tuple(dict.fromkeys(left)), _labels(numbered))
+
+
+def plan_rail(
+    one: ExerciseNode, other: ExerciseNode, rail: Rail, terms: ExerciseTerms, first: int
+) -> Exercise:
+    """The tests between one pair of ends, among many: what bears on the wire and on its ends.
+
+    :param first: the number of the first test.
+    """
+    left: list[str] = []
+    found = (test for test in _of_rail(one, other, rail, terms, left) if test.tool in PERFTEST)
+    numbered = tuple(replace(test, number=at) for at, test in enumerate(found, start=first))
+    return Exercise(numbered, tuple(dict.fromkeys(left)), ())
 
 
 def _labels(tests: tuple[Test, ...]) -> tuple[str, ...]:

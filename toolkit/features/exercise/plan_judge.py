@@ -282,7 +282,9 @@ def _twins(one: Test, other: Test) -> bool:
     """Whether the first is the second with host memory."""
     if one.gpu or one.serve is None or other.serve is None:
         return False
-    same = (one.drive.hca, one.serve.hca) == (other.drive.hca, other.serve.hca)
+    same = [(end.host, end.hca) for _, end in one.ends] == [
+        (end.host, end.hca) for _, end in other.ends
+    ]
     tool = "ib_write_bw" if other.kind is not Kind.LATENCY else other.tool
     return same and one.kind is other.kind and one.tool == tool
 

@@ -102,7 +102,7 @@ def _partner(
         if rest:
             return rest[0], "another HCA of the same node"
         return device, "the same HCA: there is no other"
-    near = [each for each in fitting if _subnets(one, device) & _subnets(other, each)]
+    near = [each for each in fitting if subnets(one, device) & subnets(other, each)]
     if layer == "Ethernet" and near:
         named = [each for each in near if each.name == device.name]
         return (named or near)[0], "one subnet"
@@ -112,7 +112,7 @@ def _partner(
     return (fitting[0], "the first of its kind") if fitting else (None, "")
 
 
-def _subnets(view: ExerciseNode, device: RdmaDevice) -> set[str]:
+def subnets(view: ExerciseNode, device: RdmaDevice) -> set[str]:
     names = {*device.netdevs, *device.uppers}
     return {str(each.network) for name, each in view.addresses if name in names}
 

@@ -98,8 +98,13 @@ def read_nodes(fleet: Fleet) -> list[Outcome[NodeReading]]:
     if not 1 <= len(fleet.hosts) <= _MOST_HOSTS:
         raise UsageError(
             f"a test is between two hosts, or within one: {len(fleet.hosts)} were named",
-            hint="--hosts gpu01,gpu02",
+            hint="--hosts gpu01,gpu02, or of more the pairs: --pairs bisect",
         )
+    return read_all(fleet)
+
+
+def read_all(fleet: Fleet) -> list[Outcome[NodeReading]]:
+    """The same of any number of nodes."""
 
     def work(host: Host, transport: Transport) -> NodeReading:
         evidence = read_node(fleet, host, transport)
@@ -155,7 +160,9 @@ def run(
     :param over_jobs: nobody is asked: the operator has said that jobs are not in the way.
     :raises AtWork: a job began before the first test; one that begins later ends them.
     """
-    ran = ExerciseRun({each.host: each.get().evidence.plus(_seen(each.get())) for each in looked})
+    ran = ExerciseRun(
+        {each.host: each.get().evidence.plus(look_frames(each.get())) for each in looked}
+    )
     hosts = {host.name: host for host in fleet.hosts}
     progress = fleet.access.progress
     progress.begin("moving data", len(exercise.tests))
@@ -171,33 +178,33 @@ def run(
         for test in exercise.tests:
             progress.note(test.drive.host, f"{test.number}. {test.title}")
             own = {role: way(end.host, role) for role, end in test.ends}
-            if not over_jobs and (found := _begun(test, own)):
+            if not over_jobs and (found := begun(test, own)):
                 if test is exercise.tests[0]:
-                    raise found
-                ran.stopped = str(found)
+                    raise _at_work(*found)
+                ran.stopped = str(_at_work(*found))
                 break
-            ran.add(test, _one(test, own), folder.keep_evidence)
+            ran.add(test, answers(test, own), folder.keep_evidence)
             progress.done(test.drive.host)
     return ran
 
 
-def _begun(test: Test, ways: Mapping[Role, Transport]) -> AtWork | None:
-    """Whose job is at work by now, at either end."""
+def begun(test: Test, ways: Mapping[Role, Transport]) -> tuple[str, str] | None:
+    """Whose job is at work by now, at either end: the host, and a sentence."""
     for role, end in test.ends:
         try:
             busy = _busy(ask(ways[role], "occupied"))
         except TransportError as why:
             busy = f"it cannot be told whether a job is at work ({why})"
         if busy:
-            return _at_work(end.host, busy)
+            return end.host, busy
     return None
 
 
-def _seen(looked: NodeReading) -> Iterator[Frame]:
+def look_frames(looked: NodeReading) -> Iterator[Frame]:
     return (each for key, each in looked.look.frames.items() if key.startswith("exercise-"))
 
 
-def _one(test: Test, ways: Mapping[Role, Transport]) -> Answers:
+def answers(test: Test, ways: Mapping[Role, Transport]) -> Answers:
     """Both ends of one test; an end that broke off is told as such."""
     if Role.ALONE in ways:
         return {Role.ALONE: _tried(lambda: _alone(test, ways[Role.ALONE]))}
@@ -259,14 +266,14 @@ def code_of(
 ) -> tuple[ExitCode, str]:
     """What a run ends with; and why, where no result tells."""
     code = exit_code(results)
-    found = [_gpus(each) for each in evidence.values()]
+    found = [count_gpus(each) for each in evidence.values()]
     if any(each.test.gpu for each in results) or not any(each != 0 for each in found):
         return code, ""
     known = "there are some" if any(found) else "whether there are some was not read"
     return worst([code, ExitCode.UNKNOWN]), f"no test moved the memory of a GPU, and {known}"
 
 
-def _gpus(evidence: Evidence) -> int | None:
+def count_gpus(evidence: Evidence) -> int | None:
     """How many; None where that was not read."""
     return read_or(lambda: len(Node(evidence).pairs.gpus), None)
 

@@ -1,0 +1,214 @@
+"""Pairs of a set: what ``exercise --pairs`` asks, runs, prints and keeps."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from toolkit.errors import ExitCode, Outcome, UsageError, worst
+from toolkit.evidence import Evidence
+from toolkit.facts.node.node import Node
+from toolkit.features.exercise.plan import Exercise, ExerciseTerms, limit_of
+from toolkit.features.exercise.plan_bisect import Bisect, FixedRounds, PairLedger
+from toolkit.features.exercise.plan_judge import JudgedTest
+from toolkit.features.exercise.plan_pairs import Ends, PairSet, PairWay, rounds, turns
+from toolkit.features.exercise.plan_rails import ExerciseNode
+from toolkit.features.exercise.run import FILE, NodeReading, count_gpus, read_all
+from toolkit.features.exercise.run_pairs import (
+    PairRounds,
+    PairsRan,
+    PairTerms,
+    run_pairs,
+    taking_part,
+)
+from toolkit.features.exercise.show import ExerciseReport, document, remarks
+from toolkit.features.exercise.show_pairs import (
+    PairsReport,
+    left_lines,
+    pair_lines,
+    pairs_json,
+    planned_pairs_lines,
+)
+from toolkit.hosts.host import fold
+from toolkit.plural import counted
+from toolkit.report.document import dumps
+from toolkit.verbs.cli.rollout import counting
+from toolkit.verbs.cli.session import Session, consent, fleet
+from toolkit.verbs.slurm_service import not_idle
+
+
+def pairs_measured(
+    session: Session, way: PairWay, terms: ExerciseTerms, judging: PairTerms
+) -> ExitCode:
+    """Run the pairs of a set, and tell what came of them."""
+    said = session.said
+    with fleet(said) as opened:
+        if len(opened.hosts) < 2:
+            raise UsageError("pairs are of two hosts or more", hint="--hosts gpu[001-128]")
+        looked = read_all(opened)
+        views, left = taking_part(looked, not_idle(opened), over_jobs=judging.over_jobs)
+        pairs = PairSet(views, terms)
+        ahead = _ahead(way, pairs)
+        sheet = ExerciseReport(
+            tuple(each.host for each in looked), (), _exercise(pairs, ahead), judging.threshold,
+            ExitCode.PENDING, session.now, {}, simulated=opened.demo,
+        )  # fmt: skip
+        if said.flag("check") or said.dry or not ahead.first:
+            return _planned(session, pairs, ahead, sheet, left)
+        meant = replace(opened, hosts=tuple(host for host in opened.hosts if host.name in views))
+        how = counting(session, meant)
+        if not opened.demo:
+            _consent(session, pairs, ahead)
+        rounds_of = _rounds(way, pairs, judging.threshold)
+        ran = run_pairs(meant, looked, pairs, rounds_of, terms=judging, how=how)
+    ran.left.update(left)
+    ledger = PairLedger(judging.threshold)
+    ledger.learn(run.run for run in ran.runs)
+    met = {end.host for run in ran.runs for end in run.ends}
+    if not ran.interrupted and not ran.halt:
+        ran.left.update(
+            (host, "no port of another node goes with one of its own") for host in {*views} - met
+        )
+    report = PairsReport(way, len(met), tuple(ran.runs), ledger, ran.left)
+    why = _untried(ran.evidence, ran.results)
+    more = [f"the rest was not run: {ran.halt}"] if ran.halt else []
+    more += ["interrupted: the rest was not run"] if ran.interrupted else []
+    sheet = replace(
+        sheet,
+        results=ran.results,
+        code=_code(report, ran, looked, why),
+        troubles=(*ran.troubles, *filter(None, [why]), *more),
+    )
+    return _told(session, sheet, report)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """What is known before anything is run."""
+
+    first: tuple[Ends, ...]  # of a tournament the first round, else all
+    runs: int
+    rounds: int
+
+
+def _ahead(way: PairWay, pairs: PairSet) -> _Ahead:
+    hosts = list(pairs.views)
+    if len(hosts) < 2:
+        return _Ahead((), 0, 0)
+    every = pairs.terms.every
+    if way is PairWay.ALL:
+        first = next(rounds(way, hosts, pairs.ways, every=every), ())
+        rails = max((len(pairs.ways(*hosts[:2])) if every else 1), 1)
+        return _Ahead(first, len(hosts) * (len(hosts) - 1) // 2 * rails, turns(hosts) * rails)
+    known = list(iter(_rounds(way, pairs, 1.0).next, ()))
+    first = tuple(ends for found in known for ends in found)
+    return _Ahead(first, len(first), len(known))
+
+
+def _rounds(way: PairWay, pairs: PairSet, threshold: float) -> PairRounds:
+    hosts, ledger = list(pairs.views), PairLedger(threshold)
+    if way is PairWay.BISECT:
+        return Bisect(hosts, pairs.ways, ledger)
+    return FixedRounds(rounds(way, hosts, pairs.ways, every=pairs.terms.every), ledger)
+
+
+def _exercise(pairs: PairSet, ahead: _Ahead) -> Exercise:
+    """The tests of the first pair stand for all; what is left out is told of every node."""
+    planned = [pairs.tests(ends, at) for at, ends in enumerate(ahead.first, start=1)]
+    left = dict.fromkeys(each for one in planned for each in one.left_out)
+    return Exercise(planned[0].tests if planned else (), tuple(left), ())
+
+
+def _planned(
+    session: Session,
+    pairs: PairSet,
+    ahead: _Ahead,
+    sheet: ExerciseReport,
+    left: Mapping[str, str],
+) -> ExitCode:
+    rows = [(ends, pairs.predicted(ends)) for ends in ahead.first]
+    way = session.said.text("pairs")
+    verbose = session.said.flag("verbose")
+    lines = planned_pairs_lines(rows, ahead.runs, ahead.rounds, way, verbose=verbose)
+    if plan := sheet.exercise:
+        lines += ["", f"Each run is of {counted(len(plan.tests), 'test')}:"]
+        lines += [f"   {test.title}" for test in plan.tests]
+    session.say("\n".join([*lines, *left_lines({**_by_host(sheet), **left})]))
+    code = ExitCode.PENDING if ahead.first else ExitCode.UNKNOWN
+    if session.said.flag("json"):
+        sys.stdout.write(dumps(document(replace(sheet, code=code))))
+    return code
+
+
+def _by_host(sheet: ExerciseReport) -> dict[str, str]:
+    """Why some tests are left out, by node."""
+    told = [each.partition(": ") for each in (sheet.exercise.left_out if sheet.exercise else ())]
+    return {host: why for host, _, why in told if host in sheet.hosts}
+
+
+def _consent(session: Session, pairs: PairSet, ahead: _Ahead) -> None:
+    tests = pairs.tests(ahead.first[0], 1).tests
+    runs = f"{counted(ahead.runs, 'run')} in {counted(ahead.rounds, 'round')}"
+    most = max(map(limit_of, tests), default=0)
+    each = f"{counted(len(tests), 'test')} each, of {pairs.terms.seconds} s and {most} s at most"
+    consent(f"move data among {counted(len(pairs.views), 'node')}: {runs}, {each}?", session.said)
+
+
+def _untried(evidence: Mapping[str, Evidence], results: Sequence[JudgedTest]) -> str:
+    """Which nodes have GPUs, or may have, whose memory no test moved; "" for none."""
+    ends = [end for each in results for _, end in each.test.ends]
+    moved = {end.host for end in ends if end.buffer.gpu}
+    rest = {end.host for end in ends} - moved
+    if not results:
+        return "nothing was run"
+    found = [host for host in sorted(rest) if count_gpus(evidence[host]) != 0]
+    return f"{fold(found)}: no test moved the memory of a GPU, and there are some" if found else ""
+
+
+def _code(
+    report: PairsReport, ran: PairsRan, looked: Sequence[Outcome[NodeReading]], why: str
+) -> ExitCode:
+    ledger, named = report.ledger, report.named
+    codes = [each.error.exit_code for each in looked if each.error is not None]
+    if named or ledger.open(named) or ledger.norms.whole(ledger.threshold):
+        codes.append(ExitCode.FAILED)
+    if ledger.void or report.left or why:
+        codes.append(ExitCode.UNKNOWN)
+    codes += [ExitCode.STOPPED] * bool(ran.halt) + [ExitCode.INTERRUPTED] * ran.interrupted
+    return worst(codes) if codes else ExitCode.OK
+
+
+def _told(session: Session, sheet: ExerciseReport, report: PairsReport) -> ExitCode:
+    lines = ["simulated: no data was moved, the figures are made up"] if sheet.simulated else []
+    lines += pair_lines(report, session.paint, verbose=session.said.flag("verbose"))
+    lines += left_lines(_by_host(sheet))
+    session.say("\n".join([*lines, *remarks((), (), sheet.troubles)]).rstrip())
+    text = dumps({**document(sheet), "pairs": pairs_json(report)})
+    if session.said.flag("json"):
+        sys.stdout.write(text)
+    if sheet.results and sheet.exercise is not None:
+        session.folder.keep(FILE, text)
+        session.kept()
+    return sheet.code
+
+
+def pairs_again(
+    session: Session,
+    evidence: Mapping[str, Evidence],
+    results: tuple[JudgedTest, ...],
+    threshold: float,
+) -> ExitCode:
+    """An earlier run of pairs, judged again; no host is asked."""
+    views = {host: ExerciseNode(host, Node(each), each) for host, each in evidence.items()}
+    runs = tuple(PairSet(views, ExerciseTerms()).again(results))
+    ledger = PairLedger(threshold)
+    ledger.learn(run.run for run in runs)
+    met = {end.host for run in runs for end in run.ends}
+    report = PairsReport("", len(met), runs, ledger)
+    why = _untried(evidence, results)
+    sheet = ExerciseReport(
+        tuple(evidence), results, None, threshold, _code(report, PairsRan({}), (), why),
+        session.now, {}, (why,) if why else (),
+    )  # fmt: skip
+    return _told(session, sheet, report)
