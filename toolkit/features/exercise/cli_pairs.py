@@ -22,7 +22,7 @@ from toolkit.features.exercise.run_pairs import (
     run_pairs,
     taking_part,
 )
-from toolkit.features.exercise.show import ExerciseReport, document, remarks
+from toolkit.features.exercise.show import ExerciseReport, document
 from toolkit.features.exercise.show_pairs import (
     PairsReport,
     left_lines,
@@ -33,6 +33,7 @@ from toolkit.features.exercise.show_pairs import (
 from toolkit.hosts.host import fold
 from toolkit.plural import counted
 from toolkit.report.document import dumps
+from toolkit.report.table import wrapped
 from toolkit.verbs.cli.rollout import counting
 from toolkit.verbs.cli.session import Session, consent, fleet
 from toolkit.verbs.slurm_service import not_idle
@@ -183,7 +184,8 @@ def _told(session: Session, sheet: ExerciseReport, report: PairsReport) -> ExitC
     lines = ["simulated: no data was moved, the figures are made up"] if sheet.simulated else []
     lines += pair_lines(report, session.paint, verbose=session.said.flag("verbose"))
     lines += left_lines(_by_host(sheet))
-    session.say("\n".join([*lines, *remarks((), (), sheet.troubles)]).rstrip())
+    lines += [line for each in sheet.troubles for line in wrapped(f"note: {each}", rest="      ")]
+    session.say("\n".join(lines).rstrip())
     text = dumps({**document(sheet), "pairs": pairs_json(report)})
     if session.said.flag("json"):
         sys.stdout.write(text)

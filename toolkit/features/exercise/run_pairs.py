@@ -163,7 +163,8 @@ class _Runner:
         for test in tests:
             if self.over.is_set():
                 break
-            if not self.terms.over_jobs and (found := begun(test, ways)):
+            found = None if self.terms.over_jobs else begun(test, ways)
+            if found and not self.over.is_set():
                 return replace(none, results=results, frames=frames, left=found)
             for role, answer in answers(test, ways).items():
                 host = dict(test.ends)[role].host
