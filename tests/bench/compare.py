@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.bench.judge import captured, resident_mib, unlike
+from toolkit.checks.agreement import Agreement
 from toolkit.checks.outliers import compare
 from toolkit.features.compare.cli import sheeting
 from toolkit.features.compare.show import text
@@ -67,7 +68,7 @@ def main() -> None:
         shown: list[str] = []
 
         def work() -> None:
-            outcomes = on_saved(read_saved(folder), sheeting(Want()))
+            outcomes = on_saved(read_saved(folder), sheeting(Want(), Agreement(Want())))
             sheets = [each.get() for each in outcomes]
             shown.append(text(compare(sheets), Painter(False)))
 

@@ -12,6 +12,7 @@ import pytest
 
 from tests.invoked import gdr
 from tests.unit.fleets import capture
+from toolkit.checks.agreement import Agreement
 from toolkit.errors import ExitCode
 from toolkit.evidence import Evidence
 from toolkit.features.compare.cli import sheeting
@@ -49,7 +50,9 @@ class Asked:
         pytest.param(lambda saved, wants: on_saved(saved, planning(wants, TODAY)), id="plan"),
         pytest.param(lambda saved, wants: on_saved(saved, drifting(wants, TODAY)), id="drift"),
         pytest.param(lambda saved, wants: plan_for_pods(saved, wants, TODAY, None), id="pods"),
-        pytest.param(lambda saved, wants: on_saved(saved, sheeting(wants)), id="compare"),
+        pytest.param(
+            lambda saved, wants: on_saved(saved, sheeting(wants, Agreement(wants))), id="compare"
+        ),
         pytest.param(
             lambda saved, wants: on_saved(saved, looking(Seeing(wants), TODAY)), id="report"
         ),

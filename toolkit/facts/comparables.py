@@ -15,6 +15,8 @@ from toolkit.errors import NoEvidence, read_or
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.config_space import Acs
 from toolkit.facts.pci.functions import PciFunction
+from toolkit.facts.pci.topology import Distance
+from toolkit.facts.rdma.devices import Port, RdmaDevice
 from toolkit.facts.rdma.roce import Gid
 
 NVME = 0x0108  # class and subclass
@@ -102,37 +104,110 @@ def _modprobe(node: Node) -> Iterator[Trait]:
 
 
 def _firmware_of_hcas(node: Node) -> Iterator[Trait]:
-    for each in node.rdma_devices:
-        yield Trait(each.address or each.name, f"{each.firmware} ({each.board})")
+    for item, each in _placed(node):
+        if each.firmware or each.board:
+            yield Trait(item, f"{each.firmware} ({each.board})")
 
 
 def _ports(node: Node) -> Iterator[Trait]:
-    for each in node.rdma_devices:
+    for item, each in _placed(node):
         words = [f"{p.number}: {p.state} {p.rate} {p.link_layer}" for p in each.ports]
-        yield Trait(each.address or each.name, "; ".join(words))
+        yield Trait(item, "; ".join(words))
+
+
+def _placed(node: Node) -> Iterator[tuple[str, RdmaDevice]]:
+    """RDMA devices by PCI address; those of software, which have none, by their order."""
+    count = 0
+    for each in node.rdma_devices:
+        count += not each.address
+        yield each.address or f"software {count}", each
+
+
+def _of_ports(node: Node, tell: Callable[[Port], str]) -> Iterator[Trait]:
+    """One trait of each device that has a port that is up: another may be unused."""
+    for item, each in _placed(node):
+        told = [word for port in each.ports if port.up and (word := tell(port))]
+        if told:
+            yield Trait(item, ", ".join(told))
+
+
+def _layers(node: Node) -> Iterator[Trait]:
+    return _of_ports(node, lambda port: port.link_layer)
+
+
+def _rates(node: Node) -> Iterator[Trait]:
+    return _of_ports(node, lambda port: port.rate)
 
 
 def _mtus(node: Node) -> Iterator[Trait]:
     """Of RoCE the net device's: of two ends the smaller counts, or nothing arrives."""
-    for each in node.rdma_devices:
-        nets = [node.net_devices[name] for name in each.netdevs if name in node.net_devices]
+    for item, each in _placed(node):
+        names = each.netdevs or {gid.netdev for gid in node.gids if gid.device == each.name}
+        nets = [node.net_devices[name] for name in sorted(names) if name in node.net_devices]
         if nets and any(port.link_layer == "Ethernet" for port in each.ports):
-            yield Trait(each.address or each.name, ", ".join(str(net.mtu) for net in nets))
+            yield Trait(item, ", ".join(str(net.mtu) for net in nets))
+        elif told := [str(port.active_mtu) for port in each.ports if port.up and port.active_mtu]:
+            yield Trait(item, ", ".join(told))
 
 
 def _gids(node: Node) -> Iterator[Trait]:
-    """What stands at which index, for jobs name one for all nodes; of InfiniBand the subnet."""
-    for each in node.rdma_devices:
-        own = [gid for gid in node.gids if gid.device == each.name]
-        layers = {port.number: port.link_layer for port in each.ports}
-        told = (
-            f"subnet {gid.address.exploded[:19]}"
-            if layers.get(gid.port) == "InfiniBand"
-            else f"{gid.index}: {gid.type or 'no type'} {_family(gid)}"
-            for gid in own
-        )
+    """What stands at which index of RoCE ports: jobs name one for all nodes."""
+    for item, own in _gids_of(node, "Ethernet"):
+        told = (f"{gid.index}: {gid.type or 'no type'} {_family(gid)}" for gid in own)
+        yield Trait(item, ", ".join(dict.fromkeys(told)))
+
+
+def _subnets(node: Node) -> Iterator[Trait]:
+    """InfiniBand's, by the first half of its GIDs."""
+    for item, own in _gids_of(node, "InfiniBand"):
+        yield Trait(item, ", ".join(dict.fromkeys(gid.address.exploded[:19] for gid in own)))
+
+
+def _gids_of(node: Node, layer: str) -> Iterator[tuple[str, list[Gid]]]:
+    for item, each in _placed(node):
+        ports = {port.number for port in each.ports if port.up and port.link_layer == layer}
+        own = [gid for gid in node.gids if gid.device == each.name and gid.port in ports]
         if own:
-            yield Trait(each.address or each.name, ", ".join(dict.fromkeys(told)))
+            yield item, sorted(own, key=lambda gid: (gid.port, gid.index))
+
+
+_INDEX = "NCCL_IB_GID_INDEX"
+
+
+def _named_gids(node: Node) -> Iterator[Trait]:
+    """What stands at the index that NCCL is told of, where it is."""
+    said = node.settings.get(_INDEX)
+    if said is None or not said.value.isdecimal():
+        return
+    for item, own in _gids_of(node, "Ethernet"):
+        at = [gid for gid in own if gid.index == int(said.value)]
+        told = [f"{gid.type or 'no type'} {_family(gid)}" for gid in at]
+        yield Trait(item, ", ".join(told) or f"nothing at index {int(said.value)}")
+
+
+def _nccl_ib(node: Node) -> Iterator[Trait]:
+    yield from (
+        Trait(name, each.value)
+        for name, each in sorted(node.settings.items())
+        if name.startswith("NCCL_IB_")
+    )
+
+
+def _qos(node: Node) -> Iterator[Trait]:
+    for item, each in _placed(node):
+        for net in each.netdevs:
+            if net in node.qos_asked:
+                found = node.qos(net)
+                paused = ", ".join(map(str, found.lossless)) or "none"
+                yield Trait(item, f"trust {found.trust}, PFC {paused}")
+
+
+def _gpu_rails(node: Node) -> Iterator[Trait]:
+    """How far its nearest HCA is from each GPU."""
+    near: dict[str, Distance] = {}
+    for pair in node.pairs.pairs:
+        near[pair.gpu] = min(near.get(pair.gpu, pair.distance), pair.distance)
+    yield from (Trait(gpu, distance.name) for gpu, distance in near.items())
 
 
 def _family(gid: Gid) -> str:
@@ -236,13 +311,26 @@ def _companions(node: Node) -> Iterator[Trait]:
     yield Trait("driver from a container", "yes" if node.containers.driver_container else "no")
 
 
+# What nodes of one job must have alike: toolkit/checks/agreement.py judges it.
+OFED = Topic("OFED", _ofed)
+FIRMWARE = Topic("HCA firmware", _firmware_of_hcas, placed=True)
+LAYERS = Topic("link layer", _layers, placed=True)
+RATES = Topic("RDMA rate", _rates, placed=True)
+MTUS = Topic("RDMA MTU", _mtus, placed=True)
+SUBNETS = Topic("InfiniBand subnet", _subnets, placed=True)
+GIDS = Topic("GIDs", _gids, placed=True)
+NAMED_GIDS = Topic(f"GID of {_INDEX}", _named_gids, placed=True)
+QOS = Topic("RoCE priorities", _qos, placed=True)
+GPU_RAILS = Topic("nearest HCA of GPU", _gpu_rails, placed=True)
+NCCL_IB = Topic("NCCL setting", _nccl_ib)
+
 TOPICS = (
     Topic("system", _system),
     Topic("kernel argument", _arguments),
     Topic("firmware", _firmware),
     Topic("NVIDIA driver", _driver),
     Topic("driver option", _driver_options),
-    Topic("OFED", _ofed),
+    OFED,
     Topic("loaded module", _modules),
     Topic("DKMS", _dkms),
     Topic("modprobe", _modprobe),
@@ -254,10 +342,9 @@ TOPICS = (
     Topic("ACS control", _acs, placed=True),
     Topic("PCI packet size", _payload, placed=True),
     Topic("IOMMU domain", _domains, placed=True),
-    Topic("HCA firmware", _firmware_of_hcas, placed=True),
+    FIRMWARE,
     Topic("RDMA port", _ports, placed=True),
-    Topic("RDMA MTU", _mtus, placed=True),
-    Topic("GIDs", _gids, placed=True),
+    *(MTUS, SUBNETS, GIDS),
 )
 
 

@@ -291,16 +291,18 @@ def report(
     verbose: bool = False,
     asked: Collection[str] = (),
     aside: Sequence[Foreign] = (),
+    between: Sequence[str] = (),
 ) -> str:
     """What ``doctor`` prints.
 
     :param asked: ids of checks that were asked for, which are told whatever they find.
     :param aside: files that were not understood.
+    :param between: lines about what the nodes have between them.
     """
     judged = [outcome.value for outcome in outcomes if outcome.value is not None]
     failed = ((each.host, each.error) for each in outcomes)
     lines = findings(judged, paint, verbose=verbose, asked=asked)
-    lines += chosen_lines(judged, paint, verbose=verbose) + errors(failed, paint)
+    lines += [*chosen_lines(judged, paint, verbose=verbose), *between, *errors(failed, paint)]
     lines += bmc_lines(judged, paint) + foreign_lines(aside, paint, verbose=verbose)
     return "\n".join([*lines, *summary(outcomes, paint)])
 

@@ -78,9 +78,9 @@ def gids(*types: str, address: str = "0000:0000:0000:0000:0000:ffff:0a00:00{:02d
         (
             {"rdma-gids": gids("", address="fe80:0:0:1::{:02d}")},
             {"rdma-gids": gids("", address="fe80:0:0:2::{:02d}")},
-            "GIDs",
-            "subnet fe80:0000:0000:0002",
-            "subnet fe80:0000:0000:0001",
+            "InfiniBand subnet",
+            "fe80:0000:0000:0002",
+            "fe80:0000:0000:0001",
         ),
         (
             {"infiniband": LAYER, "net-devices": "ib0/mtu:9000\nib0/operstate:up\n"},

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 
+from toolkit.checks.agreement import Agreement
 from toolkit.checks.comparison import Sheet, Sheets
 from toolkit.checks.outliers import Comparison, compare
 from toolkit.cli.options import HOSTS, REACH, SAVED, WANT, Option, Said
@@ -17,18 +18,20 @@ from toolkit.errors import ExitCode, UsageError, worst
 from toolkit.evidence import Evidence
 from toolkit.features.compare import show as report
 from toolkit.groups import Wants
+from toolkit.report.between import between_document, between_lines
 from toolkit.report.document import dumps
 from toolkit.report.text import errors
 from toolkit.verbs.cli.nodes import each_node
 from toolkit.verbs.cli.session import Session
 
 
-def sheeting(wants: Wants) -> Callable[[str, Evidence], Sheet]:
+def sheeting(wants: Wants, agreement: Agreement) -> Callable[[str, Evidence], Sheet]:
     """Makes a node's sheet, by its name and its evidence, of which nothing else remains."""
     sheets, turn = Sheets(wants), threading.Lock()
 
     def make(name: str, evidence: Evidence) -> Sheet:
         with turn:
+            agreement.add(name, evidence)
             return sheets.make(name, evidence)
 
     return make
@@ -52,7 +55,9 @@ def compare_(said: Said) -> ExitCode:
       invoke compare --from evidence/ --json
     """
     session = Session.begin("compare", said)
-    outcomes = each_node(session, sheeting(session.wants()))
+    wants = session.wants()
+    agreement = Agreement(wants)
+    outcomes = each_node(session, sheeting(wants, agreement))
     sheets = [each.value for each in outcomes if each.value is not None]
     failed = [(each.host, each.error) for each in outcomes if each.error is not None]
     if len(outcomes) < 2:
@@ -63,7 +68,11 @@ def compare_(said: Said) -> ExitCode:
         session.say(line)
     if compared is not None:
         session.say(report.text(compared, session.paint))
-    text = dumps(report.document(compared, failed, code, session.now))
+    between = agreement.verdicts()
+    if lines := between_lines(between, session.paint):
+        session.say("\n".join(["", "judged between the nodes:", "", *lines]).rstrip())
+    document = report.document(compared, failed, code, session.now) | between_document(between)
+    text = dumps(document)
     session.folder.keep("compare.json", text)
     if said.flag("json"):
         sys.stdout.write(text)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from toolkit.checks.check import Impact
+from toolkit.checks.check import Impact, Status
 from toolkit.checks.judged import Judged
 from toolkit.cli.options import (
     BMC,
@@ -27,7 +28,7 @@ from toolkit.cli.options import (
     parted,
 )
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, Outcome, UsageError, code_of
+from toolkit.errors import ExitCode, Outcome, UsageError, code_of, worst
 from toolkit.evidence import Frame
 from toolkit.facts.text.foreign import Foreign
 from toolkit.groups import Wants
@@ -38,9 +39,12 @@ from toolkit.report.table import clean, columns
 from toolkit.report.text import report
 from toolkit.verbs.cli.prometheus import Metrics, textfile
 from toolkit.verbs.cli.session import Session, fleet, refuse_inside
-from toolkit.verbs.doctor import examine, examine_saved
+from toolkit.verbs.doctor import Gathered, examine, examine_saved
 from toolkit.verbs.pasted_logs import import_log
 from toolkit.verbs.saved import read_all
+
+if TYPE_CHECKING:  # imported where there are two nodes
+    from toolkit.checks.agreement import SetVerdict
 
 
 @verb(
@@ -92,11 +96,17 @@ def doctor(said: Said) -> ExitCode:
         return foretell(session, wants)
     with textfile(session, _metrics) as teller:
         aside: list[Foreign] = []
-        outcomes = _examined(session, wants, aside)
+        gathered = Gathered(wants)
+        outcomes = _examined(session, wants, aside, gathered)
+        between = gathered.verdicts()
         code = session.ended(outcomes, code_of)
+        # A mix of versions is told; amid an update it is what the operator wants.
+        failing = {each.rule.impact for each in between if each.status is Status.FAIL}
+        if failing - {Impact.FRAGILE}:
+            code = worst([code, ExitCode.FAILED])
         _for_the_last_line(said, outcomes)
         teller.of(outcomes, code)
-    return _reported(session, outcomes, aside, code)
+    return _reported(session, outcomes, aside, code, between)
 
 
 def _for_the_last_line(said: Said, outcomes: list[Outcome[Judged]]) -> None:
@@ -107,15 +117,27 @@ def _for_the_last_line(said: Said, outcomes: list[Outcome[Judged]]) -> None:
 
 
 def _reported(
-    session: Session, outcomes: list[Outcome[Judged]], aside: list[Foreign], code: ExitCode
+    session: Session,
+    outcomes: list[Outcome[Judged]],
+    aside: list[Foreign],
+    code: ExitCode,
+    between: Sequence[SetVerdict],
 ) -> ExitCode:
     """The report on the terminal, and in each file that was asked for."""
     said = session.said
     asked = ("nccl.log", "nccl.agrees") if said.text("nccl_log") else ()
     verbose = said.flag("verbose")
-    session.say(report(outcomes, session.paint, verbose=verbose, asked=asked, aside=aside))
+    more, lines = foreign_document(aside), list[str]()
+    if between:
+        from toolkit.report.between import between_document, between_lines  # noqa: PLC0415 one node has none
+
+        lines = between_lines(between, session.paint, verbose=verbose)
+        more |= between_document(between)
+    session.say(
+        report(outcomes, session.paint, verbose=verbose, asked=asked, aside=aside, between=lines)
+    )
     told = [each.map(lambda judged: Told(judged=judged)) for each in outcomes]
-    return session.finish(told, code, more=foreign_document(aside))
+    return session.finish(told, code, more=more)
 
 
 def _metrics() -> Metrics:
@@ -124,15 +146,19 @@ def _metrics() -> Metrics:
     return prometheus
 
 
-def _examined(session: Session, wants: Wants, aside: list[Foreign]) -> list[Outcome[Judged]]:
+def _examined(
+    session: Session, wants: Wants, aside: list[Foreign], gathered: Gathered
+) -> list[Outcome[Judged]]:
     """:param aside: is given what was not understood of what was saved."""
     said = session.said
     also = import_log(Path(said.text("nccl_log"))) if said.text("nccl_log") else ()
     if saved := _saved(said):
         also += _image(said.text("inside"))
-        return examine_saved(read_all(saved, aside), wants, session.today, also=also)
+        found = read_all(saved, aside)
+        return examine_saved(found, wants, session.today, also=also, gathered=gathered)
     with fleet(said) as opened:
-        return examine(opened, wants, session.today, session.folder, also=also)
+        today, folder = session.today, session.folder
+        return examine(opened, wants, today, folder, also=also, gathered=gathered)
 
 
 def _image(where: str) -> tuple[Frame, ...]:

@@ -1,0 +1,227 @@
+"""Verdicts on a set of nodes: whether what two of them must have alike is alike.
+
+Each node alone may be as wanted and still not reach the others. What most have is the norm, as in
+a comparison; a set of two or more kinds, or of groups that the site's own file tells apart, is
+unlike by intent and judged kind by kind. What was not read of a node is neither alike nor not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+
+from toolkit.checks.check import Impact, Status, number_of
+from toolkit.checks.comparison import Section, Sheet
+from toolkit.checks.outliers import ABSENT, Comparison, Kind, compare
+from toolkit.errors import read_or
+from toolkit.evidence import Evidence
+from toolkit.facts.comparables import (
+    FIRMWARE,
+    GIDS,
+    GPU_RAILS,
+    LAYERS,
+    MTUS,
+    NAMED_GIDS,
+    NCCL_IB,
+    OFED,
+    QOS,
+    RATES,
+    SUBNETS,
+    Topic,
+    layout,
+    traits,
+)
+from toolkit.facts.node.node import Node
+from toolkit.facts.recall import Answers
+from toolkit.groups import Wants
+from toolkit.hosts.host import fold
+
+_MANY = 4000  # answers kept of one question
+
+
+@dataclass(frozen=True, slots=True)
+class SetRule:
+    """One question about a set of nodes."""
+
+    id: str  # "between.mtu"
+    topic: Topic
+    impact: Impact
+    title: str
+    why: str  # what happens where it is not so, for reports
+
+
+RULES = (
+    SetRule(
+        "between.link-layer", LAYERS, Impact.BROKEN,
+        "HCAs at the same place speak one link layer",
+        "InfiniBand and Ethernet do not reach each other",
+    ),
+    SetRule(
+        "between.gid-index", NAMED_GIDS, Impact.BROKEN,
+        "The GID that NCCL_IB_GID_INDEX names is of one RoCE version and one family",
+        "RoCE v1, v2 over IPv4 and v2 over IPv6 do not reach each other: ibv_modify_qp fails",
+    ),
+    SetRule(
+        "between.subnet", SUBNETS, Impact.SLOW,
+        "HCAs at the same place are in one InfiniBand subnet",
+        "only an InfiniBand router joins two subnets; or rails are cabled crosswise",
+    ),
+    SetRule(
+        "between.rate", RATES, Impact.SLOW,
+        "HCAs at the same place run at one rate",
+        "the slowest port holds up every ring that it is part of",
+    ),
+    SetRule(
+        "between.mtu", MTUS, Impact.SLOW,
+        "HCAs at the same place have one MTU",
+        "the smaller one counts; what does not ask for it loses packets",
+    ),
+    SetRule(
+        "between.qos", QOS, Impact.SLOW,
+        "RoCE ports trust alike and pause the same priorities",
+        "a priority that is lossless at one end alone drops at the other",
+    ),
+    SetRule(
+        "between.gpu-rail", GPU_RAILS, Impact.SLOW,
+        "Each GPU has its nearest HCA at the same distance",
+        "rings of one rail take a longer way through such a node",
+    ),
+    SetRule(
+        "between.gid", GIDS, Impact.FRAGILE,
+        "The same kind of GID stands at each index",
+        "a job names one index for all nodes: on such a node it means another GID",
+    ),
+    SetRule(
+        "between.nccl", NCCL_IB, Impact.FRAGILE,
+        "Settings of NCCL's InfiniBand transport are the same",
+        "ranks of one job then choose HCAs, GIDs or traffic classes of their own",
+    ),
+    SetRule(
+        "between.firmware", FIRMWARE, Impact.FRAGILE,
+        "HCAs of one board have one firmware",
+        "known breakages are bound to versions: such a node has those of another",
+    ),
+    SetRule(
+        "between.ofed", OFED, Impact.FRAGILE,
+        "The nodes have one RDMA stack",
+        "known breakages are bound to versions: such a node has those of another",
+    ),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """Nodes that have something else than most."""
+
+    hosts: tuple[str, ...]
+    items: tuple[str, ...]  # "0000:19:00.0"; none where the topic says it all
+    value: str
+    norm: str
+
+    @property
+    def found(self) -> str:
+        """ "0000:19:00.0: 1500; the others: 4200"."""
+        many = len(self.items) > 2
+        where = f"{self.items[0]} and {len(self.items) - 1} more" if many else ", ".join(self.items)
+        return f"{where and f'{where}: '}{self.value}; the others: {self.norm}"
+
+
+@dataclass(frozen=True, slots=True)
+class SetVerdict:
+    """What came of one rule."""
+
+    rule: SetRule
+    status: Status
+    found: str
+    differing: tuple[Disagreement, ...] = ()
+    unread: tuple[str, ...] = ()  # hosts of which nothing is said
+
+
+def verdicts(compared: Iterable[Comparison]) -> tuple[SetVerdict, ...]:
+    """One of each rule, over sets that are each compared by itself."""
+    sets = list(compared)
+    return tuple(_verdict(rule, sets) for rule in RULES)
+
+
+def _verdict(rule: SetRule, sets: list[Comparison]) -> SetVerdict:
+    kinds = [kind for each in sets for kind in each.kinds]
+    found = [one for kind in kinds for one in _of_kind(rule.topic.name, kind)]
+    unread = tuple(
+        host
+        for kind in kinds
+        for odd in kind.odd
+        if rule.topic.name in odd.unread
+        for host in odd.hosts
+    )
+    marks = {
+        f"{fold(kind.hosts)}: {mark.value}"
+        for kind in kinds
+        for mark in kind.marks
+        if mark.topic == rule.topic.name and ABSENT not in {mark.value, mark.norm}
+    }
+    if found:
+        hosts = fold({host for one in found for host in one.hosts})
+        return SetVerdict(rule, Status.FAIL, hosts, tuple(found), unread)
+    total = sum(len(kind.hosts) for kind in kinds)
+    if marks:
+        told = f"two kinds or more, each alike: {'; '.join(sorted(marks))}"
+        return SetVerdict(rule, Status.NA, told, (), unread)
+    if len(unread) > total - 2:
+        return SetVerdict(rule, Status.UNKNOWN, "read of fewer than two nodes", (), unread)
+    return SetVerdict(rule, Status.PASS, f"alike on {total - len(unread)} nodes", (), unread)
+
+
+def _of_kind(topic: str, kind: Kind) -> Iterator[Disagreement]:
+    """What differs from most; nothing where there is no value that most have."""
+    alike: dict[tuple[tuple[str, ...], str, str], list[str]] = {}
+    for odd in kind.odd:
+        for one in odd.differences:
+            # What is missing is another matter: the device's, which the node's own checks tell.
+            if one.topic == topic and ABSENT not in {one.value, one.norm}:
+                alike.setdefault((odd.hosts, one.value, one.norm), []).append(one.item)
+    differ = {host for hosts, _, _ in alike for host in hosts}
+    if len(kind.hosts) > 2 and len(differ) * 2 >= len(kind.hosts):
+        return
+    same: dict[tuple[tuple[str, ...], str, str], list[str]] = {}
+    for (hosts, value, norm), items in alike.items():
+        same.setdefault((tuple(filter(None, items)), value, norm), []).extend(hosts)
+    for (places, value, norm), names in same.items():
+        yield Disagreement(tuple(names), places, value, norm)
+
+
+@dataclass(slots=True)
+class Agreement:
+    """Gathers small sheets of nodes, one after the other, and judges them together."""
+
+    wants: Wants
+    _sheets: dict[int, list[Sheet]] = field(default_factory=dict)  # by what is wanted of a group
+    _topics: dict[str, Answers[Section]] = field(
+        default_factory=lambda: {rule.id: Answers(_MANY) for rule in RULES}
+    )
+    _layouts: Answers[tuple[tuple[str, str], ...]] = field(default_factory=lambda: Answers(_MANY))
+    _met: dict[Section, Section] = field(default_factory=dict)
+
+    def add(self, host: str, evidence: Evidence) -> None:
+        """One node. Not to be called from two threads at once."""
+        node = Node(evidence)
+        sections = tuple(
+            self._topics[rule.id].ask(node.sources, partial(self._section, rule, node.fresh()))
+            for rule in RULES
+        )
+        places = self._layouts.ask(node.sources, partial(_layout, node.fresh()))
+        group = number_of(self.wants.of(host))
+        self._sheets.setdefault(group, []).append(Sheet(host, sections, places))
+
+    def _section(self, rule: SetRule, node: Node) -> Section:
+        found = Section(rule.topic.name, traits(node, rule.topic), rule.topic.placed)
+        return self._met.setdefault(found, found)
+
+    def verdicts(self) -> tuple[SetVerdict, ...]:
+        """None where there are not two nodes of one group."""
+        sets = [compare(sheets) for sheets in self._sheets.values() if len(sheets) > 1]
+        return verdicts(sets) if sets else ()
+
+
+def _layout(node: Node) -> tuple[tuple[str, str], ...]:
+    return read_or(lambda: layout(node), ())
