@@ -186,6 +186,11 @@ def test_what_differs_is_told_in_lines_that_fit_and_as_a_document() -> None:
     assert lines[0].split() == ["fail", "between.link-layer", "broken", "gpu007"]
     assert max(map(len, lines)) <= WIDTH
     assert len(between_lines(found, Painter(False), verbose=True)) > len(lines)
+    mixed = tuple(judged({"gpu007": {"ofed-info": "MLNX_OFED_LINUX-24.10-2.1.8.0:\n"}}).values())
+    assert between_lines(mixed, Painter(False), brief=True) == [
+        "fragile  between nodes: between.ofed on gpu007",
+        "",
+    ]
     told = between_document(found)["between"]
     assert isinstance(told, list)
     assert len(told) == len(RULES)

@@ -18,11 +18,11 @@ OLDER = INFINIBAND.replace("fw_ver:28.43.2026", "fw_ver:28.43.2024")
 
 
 @pytest.mark.parametrize(
-    ("infiniband", "failing", "code"),
+    ("infiniband", "told"),
     [
-        pytest.param(INFINIBAND, [], ExitCode.OK, id="alike"),
-        pytest.param(SLOWER, ["between.rate"], ExitCode.FAILED, id="slower"),
-        pytest.param(OLDER, ["between.firmware"], ExitCode.OK, id="a-mix-of-versions"),
+        pytest.param(INFINIBAND, ([], ExitCode.OK), id="alike"),
+        pytest.param(SLOWER, (["between.rate"], ExitCode.FAILED), id="slower"),
+        pytest.param(OLDER, (["between.firmware"], ExitCode.OK), id="a-mix-of-versions"),
     ],
 )
 def test_what_differs_between_nodes_is_told(
@@ -30,8 +30,7 @@ def test_what_differs_between_nodes_is_told(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     infiniband: str,
-    failing: list[str],
-    code: ExitCode,
+    told: tuple[list[str], ExitCode],
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     saved = tmp_path / "saved"
@@ -40,10 +39,11 @@ def test_what_differs_between_nodes_is_told(
         text = node({"hostname": f"{name}\n", "infiniband": own}).dump()
         (saved / f"{name}.evidence").write_text(text)
     words = ("--profile", "peermem", "--json")
-    assert here(monkeypatch, "doctor", "--from", str(saved), *words) == code
-    told = json.loads(capsys.readouterr().out)
-    jsonschema.validate(told, SCHEMA)
-    assert told["exit_code"] == code
-    assert [each["id"] for each in told["between"] if each["status"] == "fail"] == failing
+    code = here(monkeypatch, "doctor", "--from", str(saved), *words)
+    found = json.loads(capsys.readouterr().out)
+    jsonschema.validate(found, SCHEMA)
+    assert found["exit_code"] == code
+    failing = [each["id"] for each in found["between"] if each["status"] == "fail"]
+    assert (failing, code) == told
     here(monkeypatch, "doctor", "--from", str(saved / "gpu002.evidence"), *words)
     assert "between" not in json.loads(capsys.readouterr().out)

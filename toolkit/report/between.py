@@ -5,19 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from toolkit.checks.agreement import SetVerdict
-from toolkit.checks.check import Status
+from toolkit.checks.check import Impact, Status
 from toolkit.hosts.host import fold
 from toolkit.report.document import Json, picked
-from toolkit.report.table import Ink, Painter, clean, labelled
+from toolkit.report.table import Ink, Painter, clean, labelled, wrapped
 
 
 def between_lines(
-    verdicts: Sequence[SetVerdict], paint: Painter, *, verbose: bool = False
+    verdicts: Sequence[SetVerdict], paint: Painter, *, verbose: bool = False, brief: bool = False
 ) -> list[str]:
-    """What differs between nodes that have to be alike; with ``verbose`` what does not, too."""
+    """What differs between nodes that have to be alike; with ``verbose`` what does not, too.
+
+    :param brief: what is fragile alone is told in one line.
+    """
     lines: list[str] = []
+    besides: list[str] = []
     for each in verdicts:
         failed = each.status is Status.FAIL
+        if failed and brief and not verbose and each.rule.impact is Impact.FRAGILE:
+            besides.append(f"{each.rule.id} on {each.found}")
+            continue
         if not failed and not verbose:
             continue
         ink = Ink.RED if failed else Ink.YELLOW if each.status is Status.UNKNOWN else Ink.GREEN
@@ -34,6 +41,9 @@ def between_lines(
         if each.unread and verbose:
             lines += labelled("not read", fold(each.unread))
         lines.append("")
+    if besides:
+        first, *rest = wrapped(f"fragile  between nodes: {'; '.join(besides)}", rest=" " * 9)
+        lines += [first.replace("fragile", paint("fragile", Ink.YELLOW), 1), *rest, ""]
     return lines
 
 

@@ -136,6 +136,7 @@ def test_check_shows_the_commands_and_moves_nothing(gdr: Gdr) -> None:
             "a pair takes two nodes",
         ),
         (("--hosts", "demo-acs", "--max-unavailable", "2"), ExitCode.USAGE, "--pairs bisect"),
+        (("--hosts", "demo-acs", "--html", "pairs.html"), ExitCode.USAGE, "--pairs all"),
         (("--hosts", "demo-healthy", "--seconds", "0"), ExitCode.USAGE, "--seconds 0"),
         (("--hosts", "demo-healthy", "--seconds", "x"), ExitCode.USAGE, "not a whole number"),
         (("--hosts", "demo-healthy", "--threshold", "nan"), ExitCode.USAGE, "--threshold 'nan'"),
@@ -167,10 +168,13 @@ def test_the_pairs_of_a_set_are_run_told_kept_and_judged_again(gdr: Gdr) -> None
     [ends] = pairs["open"]
     assert sorted(ends) == ["demo-acs mlx5_0", "demo021 mlx5_0"], "either may be it"
     folder = done.stderr.split("kept in ")[1].splitlines()[0]
-    again = gdr("--from", folder, "--json")
+    page = Path(folder) / "pairs.html"
+    again = gdr("--from", folder, "--json", "--html", str(page))
     assert again.returncode == ExitCode.FAILED, again.stderr
     document = json.loads(again.stdout)
     jsonschema.validate(document, SCHEMA)
+    assert 'data-p="14.3 GB/s"' in page.read_text()
+    assert "Simulated: no data was moved" in page.read_text()
     assert document["pairs"]["open"] == pairs["open"]
     past = gdr("--hosts", "demo-acs", "--past").stdout
     assert past.count("demo021 mlx5_0") == 7

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -17,6 +18,7 @@ from tests.unit.holdings import UVERBS, user
 from toolkit.errors import Outcome, TransportError, UsageError
 from toolkit.evidence import Evidence
 from toolkit.facts.rdma.exercise import Kind, Role, Test
+from toolkit.facts.slurm import SlurmConfig, SlurmNode
 from toolkit.features.exercise import plan
 from toolkit.features.exercise import run_pairs as flow
 from toolkit.features.exercise.plan import ExerciseTerms
@@ -24,6 +26,8 @@ from toolkit.features.exercise.plan_bisect import Bisect, FixedRounds, PairLedge
 from toolkit.features.exercise.plan_pairs import PairSet, PairWay, rounds
 from toolkit.features.exercise.run import NodeReading
 from toolkit.features.exercise.run_pairs import PairsRan, PairTerms, run_pairs, taking_part
+from toolkit.features.slurm.io import Slurm
+from toolkit.features.slurm.run.nodes import Site
 from toolkit.hosts.host import Host
 from toolkit.rollout.journal import About, Journal
 from toolkit.rollout.plan.batches import terms_of
@@ -33,6 +37,7 @@ from toolkit.ssh.transport import Result, Sink, Transport, quiet
 from toolkit.verbs.access import Access, Fleet
 from toolkit.verbs.budget_run import Counting
 from toolkit.verbs.rollout import Agreed
+from toolkit.verbs.slurm_service import not_idle
 
 NAMES = ("gpu1", "gpu2", "gpu3", "gpu4", "gpu5")
 ABOUT = About("exercise", "root", "2026-11-28T00:00:00+00:00", "", "{}", "")
@@ -214,3 +219,23 @@ def test_ctrl_c_ends_what_runs_closes_every_way_and_keeps_what_was_measured(node
     assert [each.test.number for each in ran.results] == [101, 102, 201]
     [folder] = [each for each in (nodes.folder / "runs").iterdir() if each.is_dir()]
     assert "exercise.201.drive.run" in (folder / "gpu1.evidence").read_text()
+
+
+def _slurm(**states: str) -> Site:
+    nodes = {name: SlurmNode(name, states=frozenset(told.split())) for name, told in states.items()}
+    site = Site(cast("Slurm", None), cast("SlurmConfig", None), nodes)
+    site._seen, site._at = nodes, float("inf")
+    return site
+
+
+def test_of_slurms_nodes_those_that_are_idle_take_part() -> None:
+    site = _slurm(gpu1="IDLE", gpu2="ALLOCATED", gpu3="IDLE DRAIN", gpu4="DOWN")
+    fleet = Fleet(tuple(map(Host, NAMES)), lambda _: Way("", cast("Set", None)), Access())
+    assert not_idle(fleet) == {}
+    told = not_idle(replace(fleet, slurm=site))
+    assert told["gpu2"] == "Slurm has jobs on it"
+    assert told["gpu3"].startswith("Slurm has it drained")
+    assert told["gpu4"].startswith("Slurm has it DOWN")
+    assert "gpu5" in told, "Slurm does not know it"
+    assert "gpu1" not in told
+    assert not_idle(replace(fleet, slurm=replace(site, carries=True))) == {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +16,8 @@ from toolkit.features.exercise.cli_pairs import pairs_again, pairs_measured
 from toolkit.features.exercise.plan import Exercise, ExerciseTerms, limit_of, read_terms
 from toolkit.features.exercise.plan_judge import THRESHOLD, JudgedTest
 from toolkit.features.exercise.plan_pairs import OF_A_RUN, PairWay
-from toolkit.features.exercise.plan_proof import same
+from toolkit.features.exercise.plan_past import declines
+from toolkit.features.exercise.plan_proof import Earlier, same
 from toolkit.features.exercise.run import (
     FILE,
     code_of,
@@ -32,6 +33,7 @@ from toolkit.features.exercise.run_pairs import PairTerms
 from toolkit.features.exercise.show import (
     EarlierFigures,
     ExerciseReport,
+    decline_lines,
     document,
     past_document,
     past_lines,
@@ -59,6 +61,7 @@ EXERCISE = (
     Option("over_jobs", False, "move data also where a job is at work, or nobody can tell"),
     Option("from_", "", "judge an earlier run again, by its folder; no host is asked"),
     Option("past", False, "what earlier runs measured on these hosts; moves nothing"),
+    Option("html", "", "with --pairs: write the matrix of pairs into this page", file=True),
     Option("verbose", False, "what was shown, assumed and predicted for every test", "v"),
     Option(
         "json",
@@ -99,6 +102,7 @@ def exercise(said: Said) -> ExitCode:
       invoke exercise --hosts gpu01,gpu02 --every --seconds 2 --json > measured.json
       invoke exercise --hosts gpu01
       invoke exercise --hosts @rack1 --pairs bisect --max-unavailable 16 --yes
+      invoke exercise --hosts @rack1 --pairs all --every --yes --html pairs.html
       invoke exercise --from ~/.local/state/gdr-toolkit/runs/2026-11-22T10-00-00-exercise
       invoke exercise --hosts gpu01 --past
     """
@@ -128,6 +132,8 @@ def exercise(said: Said) -> ExitCode:
 def _way(said: Said) -> PairWay | None:
     """:raises UsageError: for a way that there is not, and what says nothing without one."""
     text = said.text("pairs")
+    if not text and said.text("html"):
+        raise UsageError("--html is of the pairs of a set", hint="say --pairs all, too")
     if not text and said.text("max_unavailable"):
         raise UsageError("--max-unavailable is for many pairs", hint="say --pairs bisect, too")
     try:
@@ -199,6 +205,7 @@ def _measured(
     if ran.stopped:
         code = worst([code, ExitCode.STOPPED])
         more.append(f"the rest was not run: {ran.stopped}")
+    past = list(earlier(state_dir() / "runs", names))
     sheet = ExerciseReport(
         names,
         results,
@@ -206,9 +213,10 @@ def _measured(
         threshold,
         code,
         session.now,
-        _before(results),
+        _before(results, past),
         (*ran.troubles, *more),
         simulated,
+        tuple(declines(results, past, simulated=simulated)),
     )
     return _told(session, sheet)
 
@@ -226,6 +234,7 @@ def _told(session: Session, sheet: ExerciseReport) -> ExitCode:
     lines = ["simulated: no data was moved, the figures are made up"] if sheet.simulated else []
     verbose = session.said.flag("verbose")
     lines += result_lines(sheet.results, session.paint, earlier=sheet.earlier, verbose=verbose)
+    lines += decline_lines(sheet.declined)
     plan = sheet.exercise
     left, labels = (plan.left_out, plan.labels) if plan else ((), ())
     session.say("\n".join([*lines, "", *remarks(left, labels, sheet.troubles)]).rstrip())
@@ -242,11 +251,13 @@ def _document(session: Session, sheet: ExerciseReport) -> ExitCode:
     return sheet.code
 
 
-def _before(results: tuple[JudgedTest, ...]) -> Mapping[int, EarlierFigures]:
+def _before(
+    results: tuple[JudgedTest, ...], past: Sequence[Earlier]
+) -> Mapping[int, EarlierFigures]:
     """The latest figure of the same test in an earlier run, by the test's number."""
     keys = {same(each.test): each.test.number for each in results}
     found: dict[int, EarlierFigures] = {}
-    for one in earlier(state_dir() / "runs"):
+    for one in past:
         number = keys.get(one.same)
         if number is not None and number not in found:
             found[number] = EarlierFigures(one.when, one.value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from toolkit.errors import ExitCode, Outcome, UsageError, worst
 from toolkit.evidence import Evidence
@@ -13,8 +14,9 @@ from toolkit.features.exercise.plan import Exercise, ExerciseTerms, limit_of
 from toolkit.features.exercise.plan_bisect import Bisect, FixedRounds, PairLedger
 from toolkit.features.exercise.plan_judge import JudgedTest
 from toolkit.features.exercise.plan_pairs import Ends, PairSet, PairWay, rounds, turns
+from toolkit.features.exercise.plan_past import Decline, declines
 from toolkit.features.exercise.plan_rails import ExerciseNode
-from toolkit.features.exercise.run import FILE, NodeReading, count_gpus, read_all
+from toolkit.features.exercise.run import FILE, NodeReading, count_gpus, earlier, read_all
 from toolkit.features.exercise.run_pairs import (
     PairRounds,
     PairsRan,
@@ -22,7 +24,8 @@ from toolkit.features.exercise.run_pairs import (
     run_pairs,
     taking_part,
 )
-from toolkit.features.exercise.show import ExerciseReport, document
+from toolkit.features.exercise.show import ExerciseReport, decline_lines, document
+from toolkit.features.exercise.show_matrix import matrix_html, matrix_page
 from toolkit.features.exercise.show_pairs import (
     PairsReport,
     left_lines,
@@ -31,9 +34,12 @@ from toolkit.features.exercise.show_pairs import (
     planned_pairs_lines,
 )
 from toolkit.hosts.host import fold
+from toolkit.package_data import program
 from toolkit.plural import counted
 from toolkit.report.document import dumps
 from toolkit.report.table import wrapped
+from toolkit.untrusted import read_json
+from toolkit.verbs.access import state_dir
 from toolkit.verbs.cli.rollout import counting
 from toolkit.verbs.cli.session import Session, consent, fleet
 from toolkit.verbs.slurm_service import not_idle
@@ -80,6 +86,7 @@ def pairs_measured(
         results=ran.results,
         code=_code(report, ran, looked, why),
         troubles=(*ran.troubles, *filter(None, [why]), *more),
+        declined=_declined(sheet, ran.results),
     )
     return _told(session, sheet, report)
 
@@ -156,6 +163,11 @@ def _consent(session: Session, pairs: PairSet, ahead: _Ahead) -> None:
     consent(f"move data among {counted(len(pairs.views), 'node')}: {runs}, {each}?", session.said)
 
 
+def _declined(sheet: ExerciseReport, results: Sequence[JudgedTest]) -> tuple[Decline, ...]:
+    past = earlier(state_dir() / "runs", sheet.hosts)
+    return tuple(declines(results, past, simulated=sheet.simulated))
+
+
 def _untried(evidence: Mapping[str, Evidence], results: Sequence[JudgedTest]) -> str:
     """Which nodes have GPUs, or may have, whose memory no test moved; "" for none."""
     ends = [end for each in results for _, end in each.test.ends]
@@ -183,9 +195,12 @@ def _code(
 def _told(session: Session, sheet: ExerciseReport, report: PairsReport) -> ExitCode:
     lines = ["simulated: no data was moved, the figures are made up"] if sheet.simulated else []
     lines += pair_lines(report, session.paint, verbose=session.said.flag("verbose"))
+    lines += decline_lines(sheet.declined)
     lines += left_lines(_by_host(sheet))
     lines += [line for each in sheet.troubles for line in wrapped(f"note: {each}", rest="      ")]
     session.say("\n".join(lines).rstrip())
+    if session.said.text("html"):
+        _draw(session, sheet, report)
     text = dumps({**document(sheet), "pairs": pairs_json(report)})
     if session.said.flag("json"):
         sys.stdout.write(text)
@@ -193,6 +208,28 @@ def _told(session: Session, sheet: ExerciseReport, report: PairsReport) -> ExitC
         session.folder.keep(FILE, text)
         session.kept()
     return sheet.code
+
+
+def _draw(session: Session, sheet: ExerciseReport, report: PairsReport) -> None:
+    """The page that --html asked for."""
+    page = matrix_page(
+        report,
+        sheet.declined,
+        when=Path(session.said.text("from_")).name or f"{sheet.when:%Y-%m-%d %H:%M} UTC",
+        simulated=sheet.simulated,
+        threshold=sheet.threshold,
+        notes=sheet.troubles,
+    )
+    if session.deliver("html", "".join(matrix_html(page, f"{program()} exercise"))):
+        session.remark(f"written to {session.said.text('html')}")
+
+
+def _simulated(run: Path) -> bool:
+    """Whether that run moved no data; what it kept says so."""
+    try:
+        return bool(read_json((run / FILE).read_text("utf-8")).get("simulated"))
+    except (OSError, ValueError, AttributeError):
+        return False
 
 
 def pairs_again(
@@ -211,6 +248,6 @@ def pairs_again(
     why = _untried(evidence, results)
     sheet = ExerciseReport(
         tuple(evidence), results, None, threshold, _code(report, PairsRan({}), (), why),
-        session.now, {}, (why,) if why else (),
+        session.now, {}, (why,) if why else (), _simulated(Path(session.said.text("from_"))),
     )  # fmt: skip
     return _told(session, sheet, report)

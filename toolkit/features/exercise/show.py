@@ -12,12 +12,14 @@ from toolkit.errors import ExitCode
 from toolkit.facts.rdma.exercise import Kind, Test
 from toolkit.features.exercise.plan import Exercise, settings_of, words_of
 from toolkit.features.exercise.plan_judge import JudgedTest
+from toolkit.features.exercise.plan_past import Decline
 from toolkit.features.exercise.plan_proof import Earlier, ProofState
 from toolkit.report.document import Json, envelope, picked
 from toolkit.report.table import Ink, Painter, clean, columns, wrapped
 from toolkit.throughput.estimate import Unit
 
 SCHEMA = "gdr-toolkit/exercise/1"
+_DECLINES = 20  # lines of a table
 _INKS = {
     Status.PASS: Ink.GREEN,
     Status.FAIL: Ink.RED,
@@ -139,6 +141,22 @@ def _remarks(left_out: Sequence[str], labels: Sequence[str]) -> list[str]:
     return lines
 
 
+def decline_lines(found: Sequence[Decline]) -> list[str]:
+    """Tests that are worse than they used to be, whether or not they still pass."""
+    rows = [
+        (
+            " with ".join(f"{end.host} {end.hca}" for _, end in reversed(one.test.test.ends)),
+            _short(one.test.test),
+            shown(one.test.value or 0.0, one.test.unit),
+            f"{shown(one.usual, one.test.unit)} in {one.runs} runs since {one.since}",
+        )
+        for one in found[:_DECLINES]
+    ]
+    more = [f"and {len(found) - _DECLINES} more: --json"] if len(found) > _DECLINES else []
+    head = ("worse than it used to be", "test", "now", "usually")
+    return ["", *columns([head, *rows]), *more] if rows else []
+
+
 def remarks(left_out: Sequence[str], labels: Sequence[str], troubles: Sequence[str]) -> list[str]:
     """What was not tested and why; what such tests can show; what broke off."""
     return [*_remarks(left_out, labels), *_remarks(troubles, ())]
@@ -157,6 +175,7 @@ class ExerciseReport:
     earlier: Mapping[int, EarlierFigures]
     troubles: tuple[str, ...] = ()
     simulated: bool = False
+    declined: tuple[Decline, ...] = ()
 
 
 def document(sheet: ExerciseReport) -> dict[str, Json]:
@@ -171,6 +190,13 @@ def document(sheet: ExerciseReport) -> dict[str, Json]:
         ],
         **(picked(plan, "left_out labels") if plan else {"left_out": [], "labels": []}),
         "troubles": list(sheet.troubles),
+        "declined": [
+            {
+                "number": each.test.test.number,
+                **picked(each, "usual runs since share"),
+            }
+            for each in sheet.declined
+        ],
     }
 
 

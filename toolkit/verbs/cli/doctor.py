@@ -131,7 +131,7 @@ def _reported(
     if between:
         from toolkit.report.between import between_document, between_lines  # noqa: PLC0415 one node has none
 
-        lines = between_lines(between, session.paint, verbose=verbose)
+        lines = between_lines(between, session.paint, verbose=verbose, brief=True)
         more |= between_document(between)
     session.say(
         report(outcomes, session.paint, verbose=verbose, asked=asked, aside=aside, between=lines)
