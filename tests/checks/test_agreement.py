@@ -18,6 +18,7 @@ NAMES = [f"gpu{number:03d}" for number in range(1, 9)]
 PORT, ADDRESS = "mlx5_0/ports/1", "0000:19:00.0"
 ROCE = INFINIBAND.replace(f"{PORT}/link_layer:InfiniBand", f"{PORT}/link_layer:Ethernet")
 V1, V2 = "IB/RoCE v1", "RoCE v2"
+IPV6 = "fd00:0000:0000:0000:0000:0000:0000:0007"
 IPV4, LOCAL = "0000:0000:0000:0000:0000:ffff:0a00:0007", "fe80:0000:0000:0000:0000:0000:0000:0007"
 Frames = dict[str, Override]
 
@@ -80,6 +81,10 @@ ROWS = [
         f"0: {V2} IPv4, 1: {V1} IPv4", f"0: {V1} IPv4, 1: {V2} IPv4", id="gid-order",
     ),
     pytest.param(
+        "between.gid-family", {"infiniband": ROCE, "rdma-gids": gids((V2, IPV4))},
+        {"rdma-gids": gids((V2, IPV6))}, "IPv6", "IPv4", id="gid-family",
+    ),
+    pytest.param(
         "between.gid-index",
         {"infiniband": ROCE, "rdma-gids": gids((V1, IPV4), (V2, IPV4)), **INDEX},
         {"rdma-gids": gids((V2, IPV4), (V2, LOCAL))},
@@ -133,6 +138,13 @@ def test_a_gpu_that_is_further_from_its_hca_than_on_the_others_is_named() -> Non
 def test_each_rule_has_a_row() -> None:
     told = {str(row.values[0]) for row in ROWS}
     assert {rule.id for rule in RULES} - told == {"between.gpu-rail"}, "above"
+
+
+def test_families_that_overlap_reach_each_other() -> None:
+    both: Frames = {"rdma-gids": gids((V2, IPV4), (V2, IPV6))}
+    found = judged(others({"infiniband": ROCE, "rdma-gids": gids((V2, IPV4))}, both))
+    assert found["between.gid-family"].status is Status.PASS
+    assert found["between.gid"].status is Status.FAIL, "but another index is another GID"
 
 
 def test_a_pair_that_disagrees_is_told_without_a_majority() -> None:

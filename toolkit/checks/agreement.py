@@ -7,7 +7,7 @@ unlike by intent and judged kind by kind. What was not read of a node is neither
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -17,6 +17,7 @@ from toolkit.checks.outliers import ABSENT, Comparison, Kind, compare
 from toolkit.errors import read_or
 from toolkit.evidence import Evidence
 from toolkit.facts.comparables import (
+    FAMILIES,
     FIRMWARE,
     GIDS,
     GPU_RAILS,
@@ -49,6 +50,7 @@ class SetRule:
     impact: Impact
     title: str
     why: str  # what happens where it is not so, for reports
+    bad: Callable[[str, str], bool] = str.__ne__  # whether two values do not go together
 
 
 RULES = (
@@ -56,6 +58,12 @@ RULES = (
         "between.link-layer", LAYERS, Impact.BROKEN,
         "HCAs at the same place speak one link layer",
         "InfiniBand and Ethernet do not reach each other",
+    ),
+    SetRule(
+        "between.gid-family", FAMILIES, Impact.BROKEN,
+        "RoCE v2 GIDs at the same place have a family of addresses in common",
+        "a GID of an IPv4 address does not reach one of an IPv6 address",
+        lambda one, other: not {*one.split(", ")} & {*other.split(", ")},
     ),
     SetRule(
         "between.gid-index", NAMED_GIDS, Impact.BROKEN,
@@ -146,7 +154,12 @@ def verdicts(compared: Iterable[Comparison]) -> tuple[SetVerdict, ...]:
 
 def _verdict(rule: SetRule, sets: list[Comparison]) -> SetVerdict:
     kinds = [kind for each in sets for kind in each.kinds]
-    found = [one for kind in kinds for one in _of_kind(rule.topic.name, kind)]
+    found = [
+        one
+        for kind in kinds
+        for one in _of_kind(rule.topic.name, kind)
+        if rule.bad(one.value, one.norm)
+    ]
     unread = tuple(
         host
         for kind in kinds

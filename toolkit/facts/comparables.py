@@ -171,6 +171,14 @@ def _gids_of(node: Node, layer: str) -> Iterator[tuple[str, list[Gid]]]:
             yield item, sorted(own, key=lambda gid: (gid.port, gid.index))
 
 
+def _families(node: Node) -> Iterator[Trait]:
+    """By which kinds of address a RoCE port can be reached from another subnet."""
+    for item, own in _gids_of(node, "Ethernet"):
+        told = {_family(gid) for gid in own if gid.type == "RoCE v2" and gid.routable}
+        if told:
+            yield Trait(item, ", ".join(sorted(told)))
+
+
 _INDEX = "NCCL_IB_GID_INDEX"
 
 
@@ -319,6 +327,7 @@ RATES = Topic("RDMA rate", _rates, placed=True)
 MTUS = Topic("RDMA MTU", _mtus, placed=True)
 SUBNETS = Topic("InfiniBand subnet", _subnets, placed=True)
 GIDS = Topic("GIDs", _gids, placed=True)
+FAMILIES = Topic("family of RoCE v2 GIDs", _families, placed=True)
 NAMED_GIDS = Topic(f"GID of {_INDEX}", _named_gids, placed=True)
 QOS = Topic("RoCE priorities", _qos, placed=True)
 GPU_RAILS = Topic("nearest HCA of GPU", _gpu_rails, placed=True)

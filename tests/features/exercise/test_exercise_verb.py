@@ -177,7 +177,7 @@ def test_the_pairs_of_a_set_are_run_told_kept_and_judged_again(gdr: Gdr) -> None
     assert "Simulated: no data was moved" in page.read_text()
     assert document["pairs"]["open"] == pairs["open"]
     past = gdr("--hosts", "demo-acs", "--past").stdout
-    assert past.count("demo021 mlx5_0") == 7
+    assert past.count("demo021 mlx5_0") == 8
 
 
 def test_the_pairs_of_a_set_are_told_before_with_what_is_predicted(gdr: Gdr) -> None:

@@ -109,7 +109,10 @@ def plan_rail(
     :param first: the number of the first test.
     """
     left: list[str] = []
-    found = (test for test in _of_rail(one, other, rail, terms, left) if test.tool in PERFTEST)
+    # Both ways with host memory, too: of two ends that meet once, either may be slow one way.
+    both = (*_HOST_TESTS, ("ib_read_bw", Kind.DEEP))
+    tests = _of_rail(one, other, rail, terms, left, host_tests=both)
+    found = (test for test in tests if test.tool in PERFTEST)
     numbered = tuple(replace(test, number=at) for at, test in enumerate(found, start=first))
     return Exercise(numbered, tuple(dict.fromkeys(left)), ())
 
@@ -128,7 +131,13 @@ def _labels(tests: tuple[Test, ...]) -> tuple[str, ...]:
 
 
 def _of_rail(
-    one: ExerciseNode, other: ExerciseNode, rail: Rail, terms: ExerciseTerms, left: list[str]
+    one: ExerciseNode,
+    other: ExerciseNode,
+    rail: Rail,
+    terms: ExerciseTerms,
+    left: list[str],
+    *,
+    host_tests: tuple[tuple[str, Kind], ...] = (),
 ) -> Iterator[Test]:
     both = one.tools & other.tools
     lacking = [view.name for view in (one, other) if "ib_write_bw" not in view.tools]
@@ -136,7 +145,7 @@ def _of_rail(
         left.append(f"perftest is not installed on {', '.join(dict.fromkeys(lacking))}")
     bound = Bound(one, terms)
     plain = (rail.drive, rail.serve)
-    found = [bound.perftest(*each, plain) for each in _HOST_TESTS]
+    found = [bound.perftest(*each, plain) for each in host_tests or _HOST_TESTS]
     ends = (_with_gpu(one, rail.drive, left), _with_gpu(other, rail.serve, left))
     if any(end.buffer.gpu for end in ends):
         found += [bound.perftest(*each, ends) for each in _GPU_TESTS]
