@@ -305,10 +305,16 @@ class _Rounds:
         """Run these pairs at once; of Ctrl-C what was measured by then is kept."""
         hosts = [end.host for ends in batch for end in ends]
         self._write(hosts, Phase.BEGUN)
-        ended: list[_Answer] = []  # by themselves: a signal may come before we know of a future
+        ended: list[_Answer] = []
+        begun: list[int] = []  # by themselves: a signal may come before we know of a future,
+        over: list[int] = []  # or the crew of a thread
 
         def run(ends: Ends, number: int) -> None:
-            ended.append(self.runner.run(ends, number))
+            begun.append(number)
+            try:
+                ended.append(self.runner.run(ends, number))
+            finally:
+                over.append(number)
 
         crew = ThreadPoolExecutor(len(batch), thread_name_prefix="gdr-pair")
         futures: list[Future[None]] = []
@@ -324,6 +330,8 @@ class _Rounds:
             raise
         finally:
             crew.shutdown(cancel_futures=True)
+            while len(over) < len(begun):
+                time.sleep(_POLL_S)
             found = [self._learned(each, at) for each in sorted(ended, key=lambda e: e.number)]
             self._give_back(hosts)
             self._write(hosts, Phase.DONE)
