@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from math import isnan
 from statistics import median
 
-from dev.accuracy.apply import by_link, factor, healthy, on_wire
+from dev.accuracy.apply import by_link, healthy, on_wire, path
 from dev.accuracy.points import Point, Tier
-from toolkit.compat.throughput import Constants
+from toolkit.compat.throughput import Constant, Constants, Range
 from toolkit.throughput.model import line, mpi_latency, raw
 
 _SMALL = 65536  # bytes below which a message's own cost counts
@@ -32,18 +32,28 @@ class Fit:
 def fitted(points: Iterable[Point], c: Constants) -> Constants:
     """The table with every fitted constant anew."""
     told = list(points)
-    values: dict[str, float] = {}
+    values: dict[str, float | Range] = {}
     for fit in FITS:
-        here = _values(fit, told, c.but(values))
         row = c.rows[fit.name]
+        here = [*_values(fit, told, c.but(values)), *row.also]
         if here:
             values[fit.name] = median(here)
         elif row.prior is not None:
-            values[fit.name] = row.prior
+            values[fit.name] = _stand_in(row, row.prior)
     for name, row in c.rows.items():  # those that take another's, once all are there
         if row.prior_of and name not in values:
-            values[name] = values.get(row.prior_of, c.rows[row.prior_of].range.value)
+            other = values.get(row.prior_of, c.rows[row.prior_of].range.value)
+            values[name] = _stand_in(row, other)
     return c.but(values)
+
+
+def _stand_in(row: Constant, value: float | Range) -> float | Range:
+    """With the bounds that the row gives to what stands in."""
+    middle = value.value if isinstance(value, Range) else value
+    if row.prior_bounds is None:
+        return middle
+    low, high = row.prior_bounds
+    return Range(middle, min(low, middle), max(high, middle))
 
 
 def _values(fit: Fit, points: list[Point], c: Constants) -> list[float]:
@@ -93,20 +103,18 @@ def _cross(cpu: str) -> Callable[[Point, Constants], float]:
 def _ring(point: Point, c: Constants) -> float:
     if point.kind != "coll" or point.tier is not Tier.A:
         return _NONE
-    path = on_wire(point, c).at_most(by_link(point, c) * factor(point, c))
-    return point.measured / (path.value * point.hcas)
+    return point.measured / path(point, c).value if point.nodes <= 2 else _NONE
 
 
 def _copy(point: Point, c: Constants) -> float:
     return point.measured / by_link(point, c).value if point.kind == "pcie_copy" else _NONE
 
 
-def _ratio(kind: str, path: str = "") -> Callable[[Point, Constants], float]:
+def _ratio(kind: str) -> Callable[[Point, Constants], float]:
     """Against the sound node; points of tier C are left out."""
 
     def says(point: Point, c: Constants) -> float:
-        wanted = point.kind == kind and point.tier is not Tier.C
-        if not wanted or (path and point.path != path) or point.stream:
+        if point.kind != kind or point.tier is Tier.C or point.stream:
             return _NONE
         return point.measured / healthy(point, c).value
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -29,12 +30,14 @@ class Point:
     fabric: str  # "ib", "roce", "slingshot"; "" for none
     gbits: float  # of one port; 0 for no wire
     hcas: int
+    nodes: int  # 0 where not told
     mtu: float
     size: float  # bytes; 0 where not told
     depth: int  # 0 where not told
     pairs: int
     gdr: bool  # False: with GPUDirect off
     host: bool  # host memory at both ends
+    maker: str  # of the HCA, where another than most: "broadcom"
     op: str
     measured: float  # GB/s or us
     stream: float  # GB/s; 0 where not told
@@ -48,6 +51,18 @@ class Point:
     @property
     def both_ways(self) -> bool:
         return "bidir" in self.op or "bibw" in self.op
+
+    @property
+    def reads(self) -> bool:
+        """Whether the HCA, or another device, reads GPU memory; of storage a read writes there."""
+        return "read" in self.op.lower().split() and self.kind in {"verbs_bw", "pcie_p2p"}
+
+    @property
+    def gpus(self) -> int:
+        """How many share the wires: as the test says, all of a collective, else one."""
+        told = re.search(r"(\d+) GPU", self.op)
+        whole = "nccl" in self.op and "pair" not in self.op
+        return int(told[1]) if told else self.hcas if whole else 1
 
 
 def parse_points(text: str) -> tuple[Point, ...]:
@@ -79,12 +94,14 @@ def _point(row: dict[str, str]) -> Point:
         fabric=row["link"],
         gbits=number("nic_rate_gbps"),
         hcas=int(number("n_nics")) or 1,
+        nodes=int((re.search(r"\b(\d+) nodes", row["note"]) or ["", "0"])[1]),
         mtu=number("wire_mtu") or 4096.0,
         size=number("msg_bytes"),
         depth=int(number("depth")),
         pairs=int(number("qps")) or 1,
         gdr=row["gdr"] != "off",
         host=row["buffer"] == "host",
+        maker="broadcom" if re.search(r"broadcom|bcm5|thor", row["platform"], re.I) else "",
         op=row["op"],
         measured=number("measured_gbs_or_us"),
         stream=number("stream_gbs"),

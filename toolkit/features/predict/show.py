@@ -148,7 +148,8 @@ def _node(found: Prediction, total: NodeTotal) -> Estimate:
 
 
 def _change(old: Estimate, new: Estimate) -> tuple[str, str]:
-    return _short(old), f"{_short(new)} {_gain(old.value, new.value)}"
+    gain = "" if old.open or new.open else _gain(old.value, new.value)
+    return _short(old), f"{_short(new)} {gain}".rstrip()
 
 
 def _gain(old: float, new: float) -> str:
@@ -168,9 +169,9 @@ def return_text(found: Return) -> str:
         *columns(
             [
                 ("", "a step, s", "a run, hours"),
-                ("  with GPUDirect", _seconds(found.with_gdr), _seconds(fast)),
-                ("  without", _seconds(found.without_gdr), _seconds(slow)),
-                ("  saved at most", "", _seconds(found.saved)),
+                ("  with GPUDirect", *_times(found, found.with_gdr, fast)),
+                ("  without", *_times(found, found.without_gdr, slow)),
+                ("  saved at most", "", *_times(found, found.saved)),
             ]
         ),
     ]
@@ -180,11 +181,18 @@ def return_text(found: Return) -> str:
     return "\n".join(lines)
 
 
-def _seconds(span: Range) -> str:
+def _times(found: Return, *spans: Range) -> tuple[str, ...]:
+    return tuple(_seconds(each, shown=not found.open) for each in spans)
+
+
+def _seconds(span: Range, *, shown: bool) -> str:
+    """:param shown: the value as well, not only what it may be."""
+
     def said(value: float) -> str:
         return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
 
-    return f"{said(span.value)} ({said(span.low)}-{said(span.high)})"
+    bounds = f"{said(span.low)}-{said(span.high)}"
+    return f"{said(span.value)} ({bounds})" if shown else bounds
 
 
 def as_json(host: str, found: Prediction) -> dict[str, Json]:
@@ -216,7 +224,7 @@ def _estimates(thing: object, names: str) -> dict[str, Json]:
 def _estimate(found: Estimate) -> dict[str, Json]:
     return {
         **_rounded(found, 4),
-        **picked(found, "unit limit layer confidence assumptions"),
+        **picked(found, "unit limit layer confidence assumptions open"),
     }
 
 
@@ -234,7 +242,7 @@ def return_json(found: Return) -> dict[str, Json]:
         "run_hours_saved": found.saved,
     }
     return {
-        **picked(found, "job.nodes job.parameters job.steps slowest"),
+        **picked(found, "job.nodes job.parameters job.steps slowest open"),
         **{name: _rounded(span, 6) for name, span in spans.items()},
         "assumptions": list(found.assumptions),
     }
