@@ -16,9 +16,10 @@ from toolkit.errors import ToolkitError
 from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
 from toolkit.features.predict.plan.totals import Prediction, predict
-from toolkit.features.topology.show.picture import svg, way_picture
+from toolkit.features.topology.show.picture import way_picture
 from toolkit.features.topology.show.picture_tree import tree_picture
 from toolkit.features.topology.show.view import view
+from toolkit.report.picture import svg
 from toolkit.verbs.saved import read_saved
 
 UNREAD = "wire (25G to 800G link, rate not read, MTU not read)"

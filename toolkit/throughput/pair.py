@@ -107,8 +107,9 @@ def link_term(link: LinkTold, payload: Range, end: str, c: Constants) -> Term:
     return Term(span, f"PCIe ({' '.join(words)}: {shown})", raw(link.high, c))
 
 
-def _bandwidth(told: PairInputs, load: Load, c: Constants, *, reading: bool) -> Term:
-    terms = [wire_term(told, c), link_term(told.hca_link, told.payload, "HCA", c)]
+def _terms(told: PairInputs, c: Constants, *, reading: bool) -> tuple[list[Term], Term]:
+    """All between an HCA and GPU memory; and the link of the GPU, which an IOMMU slows down."""
+    terms = [link_term(told.hca_link, told.payload, "HCA", c)]
     own = link_term(told.gpu_link, told.payload, "GPU", c)
     factor, why = _factor(told, c, reading=reading)
     if told.distance not in COHERENT:
@@ -120,7 +121,26 @@ def _bandwidth(told: PairInputs, load: Load, c: Constants, *, reading: bool) -> 
         trip = c["round-trip-switch" if near else "round-trip-root"]
         words = f"reads on order ({told.tags.value:g} of {told.request.value:g} B)"
         terms.append(Term(reads(told.tags * told.request, trip), words))
-    found = _under_iommu(told, terms, own, c)
+    return terms, own
+
+
+def gpu_side(told: PairInputs, c: Constants, *, reading: bool) -> Term:
+    """What the HCA does with GPU memory, whatever its wire."""
+    return _under_iommu(told, *_terms(told, c, reading=reading), c)
+
+
+def copy_side(told: PairInputs, c: Constants) -> Term | None:
+    """What the GPU's copies to and from host memory do; None where both share their memory."""
+    if told.distance in COHERENT:
+        return None
+    own = link_term(told.gpu_link, told.payload, "GPU", c)
+    copy = Term(own.span * c["copy-efficiency"], own.said)
+    return _under_iommu(told, [copy], copy, c)
+
+
+def _bandwidth(told: PairInputs, load: Load, c: Constants, *, reading: bool) -> Term:
+    terms, own = _terms(told, c, reading=reading)
+    found = _under_iommu(told, [wire_term(told, c), *terms], own, c)
     span = in_flight(load.size, load.depth, load.pairs, found.span, c, poster=told.wire.poster)
     said = found.said
     if span.value < found.span.value * 0.9:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
 from toolkit.features.predict.plan.quoted import quoted
 from toolkit.features.predict.plan.totals import (
+    NodeInputs,
     Prediction,
     Return,
     TrainingJob,
@@ -62,6 +64,7 @@ class NodeForecast:
     name: str
     now: Prediction
     wished: Prediction | None  # None where nothing was wished
+    told: NodeInputs  # as wished, where something was
 
 
 @verb(
@@ -75,6 +78,7 @@ class NodeForecast:
         Option("nodes", "", "nodes of a job: what GPUDirect is worth to it; with --model-size"),
         Option("model_size", "", "its parameters: 70B"),
         Option("steps", 100_000, "its steps"),
+        Option("html", "", "draw both ways, and where the time goes, into this page", file=True),
         Option("all", False, "every GPU with every HCA, not only with the nearest"),
         Option("json", False, "one JSON document on standard output (docs/predict.schema.json)"),
     ),
@@ -90,6 +94,7 @@ def predict(said: Said) -> ExitCode:
       invoke predict --hosts gpu007
       invoke predict --hosts gpu007 --what-if acs=off,iommu=pt
       invoke predict --from evidence/ --nodes 16 --model-size 70B
+      invoke predict --hosts @rack1 --html rack1.html
     """
     asked = _asked(said)
     session = Session.begin("predict", said)
@@ -101,6 +106,8 @@ def predict(said: Said) -> ExitCode:
         else:
             found.append(_forecast(name, evidence, asked))
     worth = _worth(found, asked)
+    if said.text("html"):
+        _draw(session, found, failures, worth, asked)
     if said.flag("json"):
         sys.stdout.write(dumps(_document(found, failures, worth)))
     else:
@@ -142,8 +149,9 @@ def _forecast(name: str, evidence: Evidence, asked: PredictRequest) -> NodeForec
     inputs = read_node(Node(evidence), c)
     now = predict_inputs(inputs, asked.load, c)
     if not asked.wishes:
-        return NodeForecast(name, now, None)
-    return NodeForecast(name, now, predict_inputs(with_wishes(inputs, asked.wishes), asked.load, c))
+        return NodeForecast(name, now, None, inputs)
+    wished = with_wishes(inputs, asked.wishes)
+    return NodeForecast(name, now, predict_inputs(wished, asked.load, c), wished)
 
 
 def _worth(found: list[NodeForecast], asked: PredictRequest) -> Return | None:
@@ -168,6 +176,32 @@ def _print(
         session.say("what GPUDirect is worth: not told, for no node tells of a pair that carries\n")
     if any(each.now.pairs for each in found):
         session.say(quoted_text(quoted(constants())))
+
+
+def _draw(
+    session: Session,
+    found: list[NodeForecast],
+    failures: list[tuple[str, ToolkitError]],
+    worth: Return | None,
+    asked: PredictRequest,
+) -> None:
+    from toolkit.features.predict.page import Asked, Forecast, page  # noqa: PLC0415 only they pay for it
+
+    said = session.said
+    option, name = ("--from", "from_") if said.text("from_") else ("--hosts", "hosts")
+    about = Asked(
+        asked.load,
+        shlex.join(["./invokew", "predict", option, said.text(name)]),
+        ",".join(wish.said for wish in asked.wishes),
+        worth,
+        tuple(f"{host}: {why}" for host, why in failures),
+    )
+    nodes = [
+        Forecast(each.name, each.told, each.wished or each.now, each.now if each.wished else None)
+        for each in found
+    ]
+    if session.deliver("html", "".join(page(nodes, about, constants()))):
+        session.remark(f"drawn in {said.text('html')}")
 
 
 def _document(

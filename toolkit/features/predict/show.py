@@ -37,42 +37,47 @@ def _pairs(pairs: tuple[PairPrediction, ...], paint: Painter) -> Iterator[str]:
     """A row for each pair; those that differ in nothing but their names share one."""
     if not pairs:
         return
-    alike: dict[tuple[str, ...], list[PairPrediction]] = {}
-    for each in pairs:
-        figures = (
-            each.distance.shown,
-            *map(_short, (each.with_gdr, each.collective, each.without_gdr)),
-            _why(each),
-            each.blocked,
-        )
-        alike.setdefault(figures, []).append(each)
-    rows = [_HEAD]
-    for (distance, with_gdr, ring, without, _, _), (first, *more) in alike.items():
+    groups = alike(pairs)
+    rows: list[tuple[str, ...]] = [_HEAD]
+    for first, *more in groups:
         name = f"{first.name} and {len(more)} more" if more else first.name
-        rows.append((clean(first.gpu), clean(name), distance, with_gdr, ring, without))
+        figures = map(short, (first.with_gdr, first.collective, first.without_gdr))
+        rows.append((clean(first.gpu), clean(name), first.distance.shown, *figures))
     head, *body = columns(rows)
     yield head
     before = ""
-    for (*_, why, blocked), line in zip(alike, body, strict=True):
+    for (first, *_), line in zip(groups, body, strict=True):
         yield line
-        if why != before:
-            yield from _wrapped(why, "    ")
-        before = why
-        if blocked:
-            yield from (paint(row, Ink.RED) for row in _wrapped(f"now without: {blocked}", "    "))
+        limits = why(first)
+        if limits != before:
+            yield from _wrapped(limits, "    ")
+        before = limits
+        if first.blocked:
+            words = f"now without: {first.blocked}"
+            yield from (paint(row, Ink.RED) for row in _wrapped(words, "    "))
 
 
-def _why(each: PairPrediction) -> str:
+def alike(pairs: tuple[PairPrediction, ...]) -> list[list[PairPrediction]]:
+    """Those that differ in nothing but their names, together."""
+    groups: dict[tuple[str, ...], list[PairPrediction]] = {}
+    for each in pairs:
+        figures = map(short, (each.with_gdr, each.collective, each.without_gdr))
+        key = (each.distance.shown, *figures, why(each), each.blocked)
+        groups.setdefault(key, []).append(each)
+    return list(groups.values())
+
+
+def why(each: PairPrediction) -> str:
     """What limits, each thing named once."""
     words = [f"limited by {each.with_gdr.limit}"]
     if each.read.value < 0.95 * each.with_gdr.value:
-        words.append(f"reads of GPU memory {_short(each.read)} by {each.read.limit}")
+        words.append(f"reads of GPU memory {short(each.read)} by {each.read.limit}")
     if each.collective.limit not in {each.with_gdr.limit, each.read.limit}:
         words.append(f"ring by {each.collective.limit}")
     return "; ".join(words)
 
 
-def _short(found: Estimate) -> str:
+def short(found: Estimate) -> str:
     return found.figure.replace(f" {found.unit}", "")
 
 
@@ -133,7 +138,7 @@ def wish_text(before: Prediction, after: Prediction, words: str) -> str:
 def _then(each: PairPrediction) -> str:
     if each.blocked:
         return f"limited by {each.now.limit}; still without GPUDirect: {each.blocked}"
-    return _why(each)
+    return why(each)
 
 
 def _ring(each: PairPrediction) -> Estimate:
@@ -149,7 +154,7 @@ def _node(found: Prediction, total: NodeTotal) -> Estimate:
 
 def _change(old: Estimate, new: Estimate) -> tuple[str, str]:
     gain = "" if old.open or new.open else _gain(old.value, new.value)
-    return _short(old), f"{_short(new)} {gain}".rstrip()
+    return short(old), f"{short(new)} {gain}".rstrip()
 
 
 def _gain(old: float, new: float) -> str:
@@ -161,24 +166,32 @@ def _gain(old: float, new: float) -> str:
 
 def return_text(found: Return) -> str:
     """The cluster's return on GPUDirect, with what it takes for granted."""
-    job = found.job
-    fast, slow = found.hours
+    head, *rows = return_rows(found)
     lines = [
-        f"all-reduce of {model_size(job.parameters)} parameters "
-        f"over {job.nodes} nodes, {job.steps} steps:",
-        *columns(
-            [
-                ("", "a step, s", "a run, hours"),
-                ("  with GPUDirect", *_times(found, found.with_gdr, fast)),
-                ("  without", *_times(found, found.without_gdr, slow)),
-                ("  saved at most", "", *_times(found, found.saved)),
-            ]
-        ),
+        f"{job_words(found)}:",
+        *columns([head, *((f"  {name}", *times) for name, *times in rows)]),
     ]
     lines += [
         line for each in found.assumptions for line in _wrapped(f"taken for granted: {each}", "  ")
     ]
     return "\n".join(lines)
+
+
+def job_words(found: Return) -> str:
+    job = found.job
+    size = model_size(job.parameters)
+    return f"all-reduce of {size} parameters over {job.nodes} nodes, {job.steps} steps"
+
+
+def return_rows(found: Return) -> list[tuple[str, ...]]:
+    """Of a step and of a run, with a head."""
+    fast, slow = found.hours
+    return [
+        ("", "a step, s", "a run, hours"),
+        ("with GPUDirect", *_times(found, found.with_gdr, fast)),
+        ("without", *_times(found, found.without_gdr, slow)),
+        ("saved at most", "", *_times(found, found.saved)),
+    ]
 
 
 def _times(found: Return, *spans: Range) -> tuple[str, ...]:
