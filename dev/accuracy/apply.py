@@ -5,6 +5,8 @@ Nothing here knows a point: a row is told apart by its kind and its path alone.
 
 from __future__ import annotations
 
+import re
+
 from dev.accuracy.points import Point
 from toolkit.compat.throughput import Constants, CpuClass, Range
 from toolkit.facts.pci.pcie_caps import Link
@@ -65,9 +67,10 @@ def factor(point: Point, c: Constants) -> Range:
 
 
 def _is(cpu: CpuClass, told: str) -> bool:
-    """By its id, or by its name as people say it: "sapphire rapids"."""
-    name = cpu.name.lower()
-    return told == cpu.id or bool(told and told.removeprefix("amd-").replace("-", " ") in name)
+    """By its id, or by its name as people write it: "intel-sapphire-rapids", "icelake"."""
+    bare = told.removeprefix("amd-").removeprefix("intel-")
+    plain = [re.sub("[ -]", "", each.lower()) for each in (bare, cpu.name)]
+    return told == cpu.id or bool(bare and plain[0] in plain[1])
 
 
 def healthy(point: Point, c: Constants) -> Range:

@@ -11,7 +11,7 @@ from enum import StrEnum
 from toolkit.errors import Unparsable
 from toolkit.facts.pci.pcie_caps import Link
 
-_SPEEDS = {"3": 8.0, "4": 16.0, "5": 32.0}
+_SPEEDS = {"1": 2.5, "2": 5.0, "3": 8.0, "4": 16.0, "5": 32.0, "6": 64.0}
 
 
 class Tier(StrEnum):
