@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from toolkit.compat.throughput import Range
+from toolkit.features.predict.plan.jobs import JobVerdict
 from toolkit.features.predict.plan.quoted import Quoted
 from toolkit.features.predict.plan.totals import NodeTotal, Prediction, Return, model_size
 from toolkit.report.document import Json, picked
@@ -263,3 +264,32 @@ def return_json(found: Return) -> dict[str, Json]:
 
 def quoted_json(rows: tuple[Quoted, ...]) -> list[Json]:
     return [picked(each, "figure layer say") for each in rows]
+
+
+def job_text(found: JobVerdict) -> str:
+    return "\n".join(_wrapped(clean(job_said(found)), ""))
+
+
+def job_said(found: JobVerdict) -> str:
+    """ "job 4711: ... has 0.41 of what its paths carry; suspect gpu017 (acs.redirect)"."""
+    run = found.run
+    name = f"{run.name} ({run.communicator})" if run.name else run.communicator
+    where = f"{run.ranks} ranks on {run.nodes} nodes" if run.nodes > 1 else f"{run.ranks} ranks"
+    did = f"job {found.job}: {name}: {run.test} of {run.size / (1 << 20):.4g} MiB, {where}"
+    if found.ratio is None or found.carried is None:
+        return f"{did}: {run.bus:.1f} GB/s; {found.why}"
+    of = f"has {found.ratio:.2f} of what its paths carry, {found.carried.figure}; {found.why}"
+    suspects = f"; suspect {'; '.join(found.suspects)}" if found.suspects else ""
+    return f"{did}: {run.bus:.1f} GB/s {of}{suspects}"
+
+
+def job_json(found: JobVerdict) -> dict[str, Json]:
+    names = "communicator name test size bus ranks nodes count"
+    carried = found.carried
+    return {
+        **picked(found, "job status why ratio"),
+        **picked(found.run, names),
+        "hosts": list(found.run.hosts),
+        "carried": _rounded(carried, 4) if carried else None,
+        "suspects": list(found.suspects),
+    }
