@@ -13,6 +13,7 @@ from toolkit.facts.nccl.inspector import (
     by_communicator,
     is_inspector,
     read_records,
+    read_textfile,
 )
 
 HEADER = {
@@ -111,6 +112,32 @@ def test_the_fastest_rank_tells_and_small_messages_do_not_count() -> None:
     assert (run.bus, run.count, run.size) == ((102.0 + 300.0) / 2, 2, 1 << 30)
     assert run.hosts == ("gpu0", "gpu1", "gpu2", "gpu017")
     assert by_communicator([]) == ()
+
+
+def test_metrics_have_a_range_of_sizes_and_tell_their_job() -> None:
+    """As versions 5.1 and 4.0 write them; what is of one to one, or cut, is passed over."""
+    new = (
+        'nccl_bus_bandwidth_gbs{version="v5.1",slurm_job_id="4711",node="gpu017",gpu="GPU0",'
+        'comm_name="DP Group 0",n_nodes="2",nranks="16",collective="AllReduce",'
+        'message_size="4-5GB",algo_proto="Ring_ll"} 411.2\n'
+    )
+    old = (
+        'nccl_bus_bandwidth_gbs{comm_id="0xd1",collective="AllGather",hostname="gpu017",rank="4",'
+        'slurm_job="unknown",slurm_job_id="unknown",n_ranks="16",n_nodes="2",coll_sn="228924",'
+        'message_size="2.00GB"} 99\n'
+    )
+    rest = [
+        new[:60],
+        new.replace("nccl_bus", "nccl_p2p_bus"),
+        new.replace('"2"', '"x"'),
+        "# HELP\n",
+    ]
+    one, other = read_textfile([new, *rest, old])
+    assert (one.communicator, one.host, one.job) == ("DP Group 0, 16 ranks", "gpu017", "4711")
+    assert (one.size, one.bus, one.nodes) == (4 << 30, 411.2, 2)
+    assert (other.communicator, other.size, other.job) == ("0xd1", 32 << 30, "")
+    later = replace(one, job="4712")
+    assert [each.job for each in by_communicator([one, later])] == ["4711", "4712"]
 
 
 def test_a_file_is_told_by_its_head() -> None:

@@ -113,8 +113,13 @@ def inspector(folder: Path, bus: float, *hosts: str) -> Path:
 def test_the_folder_of_a_job_that_still_runs(tmp_path: Path) -> None:
     folder = inspector(tmp_path / "nccl-inspector-4711", 99.0, "gpu01", "gpu02")
     (folder / "notes.txt").write_text("hello")
-    name, (run,) = read_jobs(folder)
+    (folder / "z.prom").write_text(
+        'nccl_bus_bandwidth_gbs{node="gpu03",comm_name="TP",n_nodes="2",nranks="4",slurm_job_id='
+        '"4712",collective="AllReduce",message_size="1-2GB"} 88\n'
+    )
+    name, (run, other) = read_jobs(folder)
     assert (name, run.hosts, run.bus, run.ranks) == ("4711", ("gpu01", "gpu02"), 99.0, 16)
+    assert (other.job, other.hosts, other.bus) == ("4712", ("gpu03",), 88.0)
 
 
 def test_the_log_of_a_test_is_a_job_of_one_communicator(tmp_path: Path) -> None:

@@ -70,6 +70,11 @@ def test_a_rate_that_nobody_told_is_not_drawn() -> None:
     told = pair()
     wire = replace(told.wire, gbits=Range(200, 25, 800), guessed=True)
     assert staged(replace(told, wire=wire)) is None
+    inputs = forecast("a").told
+    blind = replace(inputs, pairs=tuple(replace(each, wire=wire) for each in inputs.pairs))
+    text = written(Forecast("a", blind, predict_inputs(blind, Load(), C)))
+    assert "Nothing is drawn" in text
+    assert "<figure" not in text
 
 
 def test_nodes_of_which_the_same_is_told_share_a_section() -> None:

@@ -101,8 +101,9 @@ def test_the_fastest_port_that_is_up_else_what_its_kind_has_at_most(
 def test_who_posts_and_what_the_maker_s_protocol_is() -> None:
     """A guest's doorbell is slow, Broadcom's gap adds to the bytes, EFA's datagrams take longer."""
     broadcom, efa = HcaKind((0x14E4, 0x1750)), HcaKind((0x1D0F, 0xEFA0))
-    guest = {"cpu": GUEST_CPU}
-    kinds = [(CX7, None), (CX7, guest), (broadcom, guest), (efa, guest)]
+    guest: dict[str, Override] = {"cpu": GUEST_CPU}
+    kinds: list[tuple[HcaKind, dict[str, Override]]]
+    kinds = [(CX7, {}), (CX7, guest), (broadcom, guest), (efa, guest)]
     told = [found(hca(UP), kind, frames)[0] for kind, frames in kinds]
     assert [(each.poster, each.datagrams) for each in told] == [
         (Poster.CORE, False), (Poster.GUEST, False), (Poster.BROADCOM, False), (Poster.GUEST, True),

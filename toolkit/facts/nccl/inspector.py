@@ -1,13 +1,15 @@
-"""What NCCL's Inspector wrote of a job's communicators: JSON, a record a line.
+"""What NCCL's Inspector wrote of jobs' communicators: JSON, a record a line, or a textfile.
 
-Source: NVIDIA/nccl plugins/profiler/inspector (ext-profiler/inspector before it), inspector_json.cc
-and README.md. Up to v4.2 each record has its own header and metadata; since v4.3 a line with
-``dump_stats`` has them for as many records as it counts. A job that still runs leaves a last line
-that is cut; what a library writes of points to points and of its proxy is passed over.
+Source: NVIDIA/nccl plugins/profiler/inspector (ext-profiler/inspector before it): README.md,
+inspector_json.cc and inspector_prom.cc. Up to v4.2 each record has its own header and metadata;
+since v4.3 a line with ``dump_stats`` has them for as many records as it counts. A job that still
+runs leaves a last line that is cut; what is of one rank to another, and of the proxy, is passed
+over. The textfile (Prometheus) has a mean over each half minute, by GPU and by range of sizes.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from statistics import median
@@ -18,6 +20,7 @@ from toolkit.untrusted import Unreadable, read_json
 # The message that nccl-tests would name: of these two the record has one rank's part.
 _PARTS = frozenset({"AllGather", "ReduceScatter"})
 _MARKS = ('"coll_perf"', '"dump_stats"')
+TEXTFILE = "nccl_bus_bandwidth_gbs{"  # what tells one
 _NEARLY = 0.5  # of the largest message: sizes that count as large
 
 
@@ -35,6 +38,7 @@ class CollectiveRecord:
     number: int  # of the collective, the same on all ranks
     size: int  # bytes, as nccl-tests has it
     bus: float  # GB/s
+    job: str = ""  # Slurm's number; "" where it is not told
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,7 @@ class CommunicatorRun:
     nodes: int
     hosts: tuple[str, ...]  # those that were read
     count: int  # collectives that counted
+    job: str = ""
 
 
 def is_inspector(text: str) -> bool:
@@ -96,31 +101,66 @@ def _record(
     )
 
 
+_METRIC = re.compile(r"nccl_bus_bandwidth_gbs\{(.*)\} ([\d.e+-]+)\s*$")
+_LABEL = re.compile(r'(\w+)="([^"]*)"')
+_RANGE = re.compile(r"([\d.]+)(?:-[\d.]+)?([KMGT]?)B")
+
+
+def read_textfile(lines: Iterable[str]) -> Iterator[CollectiveRecord]:
+    """The collectives of one file of metrics."""
+    for line in lines:
+        metric = _METRIC.match(line)
+        told = dict(_LABEL.findall(metric[1])) if metric else {}
+        size = _RANGE.fullmatch(told.get("message_size", ""))
+        if metric is None or size is None:
+            continue
+        try:
+            ranks = int(told.get("nranks") or told["n_ranks"])
+            name, test = told.get("comm_name", ""), told["collective"]
+            job = told.get("slurm_job_id", "")
+            bytes_ = int(float(size[1]) * (1 << 10 * " KMGT".index(size[2] or " ")))
+            yield CollectiveRecord(
+                told.get("comm_id") or f"{name}, {ranks} ranks",
+                "",
+                told.get("node") or told["hostname"],
+                0,
+                ranks,
+                int(told["n_nodes"]),
+                test,
+                int(told.get("coll_sn", 0)),
+                bytes_ * (ranks if test in _PARTS else 1),
+                float(metric[2]),
+                "" if job == "unknown" else job,
+            )
+        except (KeyError, ValueError):
+            continue
+
+
 def by_communicator(records: Iterable[CollectiveRecord]) -> tuple[CommunicatorRun, ...]:
     """Each communicator with each of its collectives.
 
     The time of a rank has in it how long it waited for the others. Who comes last waits for none:
     of each collective the fastest rank tells what the paths carried.
     """
-    hosts: dict[str, dict[str, None]] = {}
-    seen: dict[tuple[str, str], dict[tuple[int, int], CollectiveRecord]] = {}
+    hosts: dict[tuple[str, str], dict[str, None]] = {}
+    seen: dict[tuple[str, str, str], dict[tuple[int, int], CollectiveRecord]] = {}
     for each in records:
-        hosts.setdefault(each.communicator, {})[each.host] = None
-        best = seen.setdefault((each.communicator, each.test), {})
+        hosts.setdefault((each.job, each.communicator), {})[each.host] = None
+        best = seen.setdefault((each.job, each.communicator, each.test), {})
         key = (each.number, each.size)
         known = best.get(key)
         if known is None or each.bus > known.bus:
             best[key] = each
     runs = []
-    for (communicator, test), best in seen.items():
+    for (job, communicator, test), best in seen.items():
         largest = max(each.size for each in best.values())
         large = [each for each in best.values() if each.size >= _NEARLY * largest]
-        first, names = large[0], tuple(hosts[communicator])
+        first, names = large[0], tuple(hosts[job, communicator])
         bus = median(each.bus for each in large)
         runs.append(
             CommunicatorRun(
                 communicator, first.name, test, largest, bus, first.ranks, first.nodes, names,
-                len(large),
+                len(large), job,
             )
         )  # fmt: skip
     return tuple(runs)

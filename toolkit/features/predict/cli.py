@@ -168,7 +168,7 @@ def _judged(
         return ()
     c = constants()
     nodes = {each.name: job_node(each.told, each.wished or each.now, c) for each in found}
-    return tuple(judge_job(name, run, nodes, c) for run in runs)
+    return tuple(judge_job(run.job or name, run, nodes, c) for run in runs)
 
 
 def _job(said: Said) -> TrainingJob | None:

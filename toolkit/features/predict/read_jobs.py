@@ -9,11 +9,13 @@ from pathlib import Path
 
 from toolkit.errors import Unparsable, UsageError
 from toolkit.facts.nccl.inspector import (
+    TEXTFILE,
     CollectiveRecord,
     CommunicatorRun,
     by_communicator,
     is_inspector,
     read_records,
+    read_textfile,
 )
 from toolkit.facts.nccl.nccl_tests import parse_collectives
 from toolkit.features.predict.plan.jobs import of_nccl_tests
@@ -26,7 +28,7 @@ def read_jobs(source: Path) -> tuple[str, tuple[CommunicatorRun, ...]]:
     """The job's name, and what its communicators did.
 
     :param source: the folder that the Inspector writes to, while it does so or later; one file of
-        it; or what nccl-tests printed.
+        it, JSON or metrics, which tell their job themselves; or what nccl-tests printed.
     :raises UsageError: where nothing of it is understood.
     """
     try:
@@ -54,6 +56,8 @@ def _read(files: list[Path]) -> tuple[Iterator[CollectiveRecord], list[Communica
             text.seek(0)
             if is_inspector(head):
                 records.append(list(read_records(text)))
+            elif TEXTFILE in head:
+                records.append(list(read_textfile(text)))
             elif file.stat().st_size <= _LOG:
                 tests += _tests(text.read(), file.stem)
     return chain.from_iterable(records), tests
