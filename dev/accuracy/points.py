@@ -55,7 +55,8 @@ class Point:
     @property
     def reads(self) -> bool:
         """Whether the HCA, or another device, reads GPU memory; of storage a read writes there."""
-        return "read" in self.op.lower().split() and self.kind in {"verbs_bw", "pcie_p2p"}
+        told = re.search(r"\breads?\b", self.op, re.IGNORECASE)
+        return bool(told) and self.kind in {"verbs_bw", "pcie_p2p"}
 
     @property
     def gpus(self) -> int:

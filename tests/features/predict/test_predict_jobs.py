@@ -133,7 +133,10 @@ def test_the_log_of_a_test_is_a_job_of_one_communicator(tmp_path: Path) -> None:
 
 def test_what_is_no_job_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("hello")
-    for source, words in [(tmp_path, "no collective of"), (tmp_path / "none", "No such file")]:
+    for source, words in [
+        (tmp_path, "no collective of"),
+        (tmp_path / "none", "no folder and no file"),
+    ]:
         with pytest.raises(UsageError, match=words):
             read_jobs(source)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
@@ -31,13 +31,16 @@ def read_jobs(source: Path) -> tuple[str, tuple[CommunicatorRun, ...]]:
         it, JSON or metrics, which tell their job themselves; or what nccl-tests printed.
     :raises UsageError: where nothing of it is understood.
     """
+    if not (source.is_dir() or source.is_file()):
+        raise UsageError(f"--job {source}: no folder and no file", hint="NCCL_INSPECTOR_DUMP_DIR")
     try:
         files = sorted(each for each in source.rglob("*") if each.is_file())
-        files = files if source.is_dir() else [source]
-        records, tests = _read(files)
+        kinds = [(each, _reader(each)) for each in (files if source.is_dir() else [source])]
+        records = chain.from_iterable(_records(file, read) for file, read in kinds if read)
+        tests = [run for file, read in kinds if not read for run in _tests(file)]
+        runs = (*by_communicator(records), *tests)
     except OSError as why:
         raise UsageError(f"--job {source}: {why.strerror or why}", hint="name a folder") from why
-    runs = (*by_communicator(records), *tests)
     if not runs:
         raise UsageError(
             f"--job {source}: no collective of NCCL's Inspector or of nccl-tests",
@@ -47,24 +50,27 @@ def read_jobs(source: Path) -> tuple[str, tuple[CommunicatorRun, ...]]:
     return named[1] if named else source.resolve().name, runs
 
 
-def _read(files: list[Path]) -> tuple[Iterator[CollectiveRecord], list[CommunicatorRun]]:
-    records: list[list[CollectiveRecord]] = []
-    tests: list[CommunicatorRun] = []
-    for file in files:
-        with file.open(encoding="utf-8", errors="replace") as text:
-            head = text.read(_HEAD)
-            text.seek(0)
-            if is_inspector(head):
-                records.append(list(read_records(text)))
-            elif TEXTFILE in head:
-                records.append(list(read_textfile(text)))
-            elif file.stat().st_size <= _LOG:
-                tests += _tests(text.read(), file.stem)
-    return chain.from_iterable(records), tests
+Reader = Callable[[Iterable[str]], Iterator[CollectiveRecord]]
 
 
-def _tests(text: str, name: str) -> list[CommunicatorRun]:
+def _reader(file: Path) -> Reader | None:
+    """What reads a file of the Inspector, by its head; None for any other."""
+    with file.open(encoding="utf-8", errors="replace") as text:
+        head = text.read(_HEAD)
+    return read_records if is_inspector(head) else read_textfile if TEXTFILE in head else None
+
+
+def _records(file: Path, read: Reader) -> Iterator[CollectiveRecord]:
+    """One after the other: such a file grows by some hundred bytes with each collective."""
+    with file.open(encoding="utf-8", errors="replace") as text:
+        yield from read(text)
+
+
+def _tests(file: Path) -> list[CommunicatorRun]:
+    if file.stat().st_size > _LOG:
+        return []
     try:
-        return [of_nccl_tests(each, name) for each in parse_collectives(text)]
+        runs = parse_collectives(file.read_text(encoding="utf-8", errors="replace"))
+        return [of_nccl_tests(each, file.stem) for each in runs]
     except Unparsable:
         return []
