@@ -129,12 +129,11 @@ def _staged(point: Point, c: Constants) -> Range:
 
 def _latency(point: Point, c: Constants) -> Range:
     carried = on_wire(point, c)
+    more = c["latency-srd"] if point.fabric == "efa" else Range.exactly(0)
     if point.kind == "verbs_lat":
-        base = c["latency-verbs-host"] if point.host else gpu_base(c)
+        base = (c["latency-verbs-host"] if point.host else gpu_base(c)) + more
         return verbs_latency(point.size, by_link(point, c), carried, base)
-    base = c["latency-mpi"]
-    if point.fabric == "efa":
-        base = base + c["latency-srd"]
+    base = c["latency-mpi"] + more
     if point.gdr:
         return mpi_latency(point.size, carried, base, c)
     adder = c["latency-mapped" if point.path == "staged_gdrcopy" else "latency-memcpy"]
