@@ -12,7 +12,6 @@ from toolkit.compat.throughput import Constants, CpuClass, Range
 from toolkit.facts.pci.pcie_caps import Link
 from toolkit.throughput.model import (
     Layer2,
-    Poster,
     gpu_base,
     in_flight,
     line,
@@ -78,8 +77,8 @@ def healthy(point: Point, c: Constants) -> Range:
     whole, size = path(point, c), point.size or _LARGE
     match point.kind:
         case "verbs_bw":
-            poster = Poster(point.maker)
-            found = in_flight(size, point.depth or 128, point.pairs, whole, c, poster=poster)
+            depth = point.depth or 128
+            found = in_flight(size, depth, point.pairs, whole, c, poster=point.poster)
         case "mpi_bw":
             found = mpi_messages(size, whole, c)
         case "coll" | "acs" | "staged" | "fallback":

@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from toolkit.errors import Unparsable
 from toolkit.facts.pci.pcie_caps import Link
+from toolkit.throughput.model import Poster
 
 _SPEEDS = {"1": 2.5, "2": 5.0, "3": 8.0, "4": 16.0, "5": 32.0, "6": 64.0}
 
@@ -37,7 +38,7 @@ class Point:
     pairs: int
     gdr: bool  # False: with GPUDirect off
     host: bool  # host memory at both ends
-    maker: str  # of the HCA, where another than most: "broadcom"
+    poster: Poster  # as far as the platform's name tells
     op: str
     measured: float  # GB/s or us
     stream: float  # GB/s; 0 where not told
@@ -80,6 +81,12 @@ def parse_points(text: str) -> tuple[Point, ...]:
     return tuple(found)
 
 
+def _poster(platform: str) -> Poster:
+    if re.search(r"broadcom|bcm5|thor", platform, re.IGNORECASE):
+        return Poster.BROADCOM
+    return Poster.GUEST if re.search(r"\bVMs?\b", platform) else Poster.CORE
+
+
 def _point(row: dict[str, str]) -> Point:
     def number(name: str) -> float:
         return float(row[name] or 0)
@@ -102,7 +109,7 @@ def _point(row: dict[str, str]) -> Point:
         pairs=int(number("qps")) or 1,
         gdr=row["gdr"] != "off",
         host=row["buffer"] == "host",
-        maker="broadcom" if re.search(r"broadcom|bcm5|thor", row["platform"], re.I) else "",
+        poster=_poster(row["platform"]),
         op=row["op"],
         measured=number("measured_gbs_or_us"),
         stream=number("stream_gbs"),

@@ -18,6 +18,7 @@ from tests.corpus.known import POINTS
 from toolkit.compat.throughput import Basis, Range, constants
 from toolkit.errors import Unparsable
 from toolkit.facts.pci.pcie_caps import Link
+from toolkit.throughput.model import Poster
 
 C = constants()
 
@@ -105,6 +106,23 @@ def test_what_stands_in_for_a_fit_has_its_own_bounds_and_reports_have_a_voice() 
     found = fitted((), C)
     assert found["cross-genoa"] == Range(1.0, 0.35, 1.0)
     assert found["message-gap"].value == pytest.approx((0.116 + 0.176) / 2)
+
+
+def test_what_has_a_constant_of_its_own_is_no_voice_of_another(points: tuple[Point, ...]) -> None:
+    """Small messages through host memory, reads, Broadcom, guests, EFA, more than two nodes."""
+    known = {each.id: each for each in points}
+    odd = (
+        replace(known["TP037"], size=4096, measured=0.3),
+        replace(known["TP043"], size=4096, measured=0.2),
+        replace(known["TP051"], op="p2p read", measured=6.0),
+        replace(known["TP001"], poster=Poster.BROADCOM, measured=0.1),
+        replace(known["TP001"], poster=Poster.GUEST, measured=0.1),
+        replace(known["TP086"], fabric="efa", measured=15.0),
+        replace(known["TP047"], nodes=4, measured=160.0),
+    )
+    strangers = tuple(replace(each, source="another") for each in odd)
+    before, after = fitted(points, C), fitted((*points, *strangers), C)
+    assert {name: after[name] for name in C.rows} == {name: before[name] for name in C.rows}
 
 
 def test_shipped_constants_are_those_of_all_points(points: tuple[Point, ...]) -> None:
