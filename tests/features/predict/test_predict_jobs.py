@@ -28,7 +28,9 @@ from toolkit.throughput.inputs import Load
 
 C = constants()
 # Two HCAs of 400 Gb/s on each node: 95 GB/s.
-RUN = CommunicatorRun("0x7f", "DP 0", "AllReduce", 1 << 30, 39.0, 4, 2, ("gpu01", "gpu02.site"), 12)
+RUN = CommunicatorRun(
+    "0x7f", "DP 0", "AllReduce", 1 << 30, 39.0, 4, 2, ("gpu01", "gpu02.site"), 12, "4711"
+)
 
 
 def job_of(evidence: Evidence | None = None) -> JobNode:
@@ -41,7 +43,7 @@ SOUND = job_of()
 
 
 def judged(run: CommunicatorRun = RUN, second: JobNode = SOUND) -> JobVerdict:
-    return judge_job("4711", run, {"gpu01": SOUND, "gpu02": second}, C)
+    return judge_job(run, {"gpu01": SOUND, "gpu02": second}, C)
 
 
 def test_a_job_that_falls_short_names_the_node_whose_bridge_redirects() -> None:
@@ -117,17 +119,31 @@ def test_the_folder_of_a_job_that_still_runs(tmp_path: Path) -> None:
         'nccl_bus_bandwidth_gbs{node="gpu03",comm_name="TP",n_nodes="2",nranks="4",slurm_job_id='
         '"4712",collective="AllReduce",message_size="1-2GB"} 88\n'
     )
-    name, (run, other) = read_jobs(folder)
-    assert (name, run.hosts, run.bus, run.ranks) == ("4711", ("gpu01", "gpu02"), 99.0, 16)
+    run, other = read_jobs(folder)
+    assert (run.job, run.hosts, run.bus, run.ranks) == ("4711", ("gpu01", "gpu02"), 99.0, 16)
     assert (other.job, other.hosts, other.bus) == ("4712", ("gpu03",), 88.0)
+
+
+def test_several_jobs_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+    """One as it should be, one slowed by a bridge, one without GPUDirect: each judged by itself."""
+    for job, bus, hosts in [(1, 92.0, "ab"), (2, 39.0, "ac"), (3, 20.0, "ad")]:
+        inspector(tmp_path / f"nccl-inspector-{job}", bus, *hosts)
+    dark = job_of(node({"module-state": "", "nvidia-version": PROPRIETARY}))
+    nodes = {"a": SOUND, "b": SOUND, "c": FENCED, "d": dark}
+    found = [judge_job(run, nodes, C) for run in read_jobs(tmp_path)]
+    assert [(each.run.job, each.status, [s[:15] for s in each.suspects]) for each in found] == [
+        ("1", Status.PASS, []),
+        ("2", Status.FAIL, ["c (acs.redirect"]),
+        ("3", Status.FAIL, ["d (without GPUD"]),
+    ]
 
 
 def test_the_log_of_a_test_is_a_job_of_one_communicator(tmp_path: Path) -> None:
     file = tmp_path / "slurm-4711.out"
     draw = Random(7)  # noqa: S311 # drawn again the same
     file.write_text(nccl_tests(Job(39.0, "all_reduce", 2, 2), draw))
-    name, (run,) = read_jobs(file)
-    assert (name, run.test, run.nodes, run.ranks) == ("slurm-4711.out", "all_reduce", 2, 4)
+    (run,) = read_jobs(file)
+    assert (run.job, run.test, run.nodes, run.ranks) == ("slurm-4711", "all_reduce", 2, 4)
     assert run.bus == pytest.approx(39.0, rel=0.05)
 
 

@@ -112,7 +112,7 @@ def predict(said: Said) -> ExitCode:
       invoke predict --from evidence/ --job nccl-inspector-4711/
     """
     asked = _asked(said)
-    job = _read_job(said)
+    runs = _read_job(said)
     session = Session.begin("predict", said)
     found: list[NodeForecast] = []
     failures: list[tuple[str, ToolkitError]] = []
@@ -122,7 +122,7 @@ def predict(said: Said) -> ExitCode:
         else:
             found.append(_forecast(name, evidence, asked))
     worth = _worth(found, asked)
-    jobs = _judged(job, found)
+    jobs = _judged(runs, found)
     if said.text("html"):
         _draw(session, found, failures, worth, asked)
     if said.flag("json"):
@@ -151,24 +151,21 @@ def _asked(said: Said) -> PredictRequest:
     return PredictRequest(Load(bytes_, depth), wishes, _job(said))
 
 
-def _read_job(said: Said) -> tuple[str, tuple[CommunicatorRun, ...]]:
+def _read_job(said: Said) -> tuple[CommunicatorRun, ...]:
     """:raises UsageError: where nothing of it is understood; no node has been asked then."""
     if not said.text("job"):
-        return "", ()
+        return ()
     from toolkit.features.predict.read_jobs import read_jobs  # noqa: PLC0415 only they pay for it
 
     return read_jobs(Path(said.text("job")))
 
 
-def _judged(
-    job: tuple[str, tuple[CommunicatorRun, ...]], found: list[NodeForecast]
-) -> tuple[JobVerdict, ...]:
-    name, runs = job
+def _judged(runs: tuple[CommunicatorRun, ...], found: list[NodeForecast]) -> tuple[JobVerdict, ...]:
     if not runs:
         return ()
     c = constants()
     nodes = {each.name: job_node(each.told, each.wished or each.now, c) for each in found}
-    return tuple(judge_job(run.job or name, run, nodes, c) for run in runs)
+    return tuple(judge_job(run, nodes, c) for run in runs)
 
 
 def _job(said: Said) -> TrainingJob | None:

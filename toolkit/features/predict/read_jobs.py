@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -24,11 +25,12 @@ _HEAD = 4096  # characters that tell what a file is
 _LOG = 64 << 20  # bytes of a log of nccl-tests, at most
 
 
-def read_jobs(source: Path) -> tuple[str, tuple[CommunicatorRun, ...]]:
-    """The job's name, and what its communicators did.
+def read_jobs(source: Path) -> tuple[CommunicatorRun, ...]:
+    """What the communicators of jobs did.
 
-    :param source: the folder that the Inspector writes to, while it does so or later; one file of
-        it, JSON or metrics, which tell their job themselves; or what nccl-tests printed.
+    :param source: the folder that the Inspector writes to, while it does so or later, or one of
+        such folders, each a job; one file of it, JSON or metrics, which tell their job themselves;
+        or what nccl-tests printed.
     :raises UsageError: where nothing of it is understood.
     """
     if not (source.is_dir() or source.is_file()):
@@ -36,7 +38,9 @@ def read_jobs(source: Path) -> tuple[str, tuple[CommunicatorRun, ...]]:
     try:
         files = sorted(each for each in source.rglob("*") if each.is_file())
         kinds = [(each, _reader(each)) for each in (files if source.is_dir() else [source])]
-        records = chain.from_iterable(_records(file, read) for file, read in kinds if read)
+        records = chain.from_iterable(
+            _records(file, read, _job(file, source)) for file, read in kinds if read
+        )
         tests = [run for file, read in kinds if not read for run in _tests(file)]
         runs = (*by_communicator(records), *tests)
     except OSError as why:
@@ -46,8 +50,14 @@ def read_jobs(source: Path) -> tuple[str, tuple[CommunicatorRun, ...]]:
             f"--job {source}: no collective of NCCL's Inspector or of nccl-tests",
             hint="NCCL_INSPECTOR_DUMP_DIR names the folder; NCCL_INSPECTOR_ENABLE=1 fills it",
         )
-    named = re.fullmatch(r"nccl-inspector-(.+)", source.resolve().name)
-    return named[1] if named else source.resolve().name, runs
+    return runs
+
+
+def _job(file: Path, source: Path) -> str:
+    """By the folder that the Inspector makes for each job, else as it was asked for."""
+    parts = reversed(file.resolve().parent.parts)
+    named = (re.fullmatch(r"nccl-inspector-(.+)", each) for each in parts)
+    return next((each[1] for each in named if each), source.resolve().name)
 
 
 Reader = Callable[[Iterable[str]], Iterator[CollectiveRecord]]
@@ -60,10 +70,11 @@ def _reader(file: Path) -> Reader | None:
     return read_records if is_inspector(head) else read_textfile if TEXTFILE in head else None
 
 
-def _records(file: Path, read: Reader) -> Iterator[CollectiveRecord]:
+def _records(file: Path, read: Reader, job: str) -> Iterator[CollectiveRecord]:
     """One after the other: such a file grows by some hundred bytes with each collective."""
     with file.open(encoding="utf-8", errors="replace") as text:
-        yield from read(text)
+        for record in read(text):
+            yield record if record.job else replace(record, job=job)
 
 
 def _tests(file: Path) -> list[CommunicatorRun]:

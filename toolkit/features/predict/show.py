@@ -275,7 +275,7 @@ def job_said(found: JobVerdict) -> str:
     run = found.run
     name = f"{run.name} ({run.communicator})" if run.name else run.communicator
     where = f"{run.ranks} ranks on {run.nodes} nodes" if run.nodes > 1 else f"{run.ranks} ranks"
-    did = f"job {found.job}: {name}: {run.test} of {run.size / (1 << 20):.4g} MiB, {where}"
+    did = f"job {run.job}: {name}: {run.test} of {run.size / (1 << 20):.4g} MiB, {where}"
     if found.ratio is None or found.carried is None:
         return f"{did}: {run.bus:.1f} GB/s; {found.why}"
     of = f"has {found.ratio:.2f} of what its paths carry, {found.carried.figure}; {found.why}"
@@ -284,10 +284,10 @@ def job_said(found: JobVerdict) -> str:
 
 
 def job_json(found: JobVerdict) -> dict[str, Json]:
-    names = "communicator name test size bus ranks nodes count"
+    names = "job communicator name test size bus ranks nodes count"
     carried = found.carried
     return {
-        **picked(found, "job status why ratio"),
+        **picked(found, "status why ratio"),
         **picked(found.run, names),
         "hosts": list(found.run.hosts),
         "carried": _rounded(carried, 4) if carried else None,

@@ -40,7 +40,6 @@ class JobNode:
 
 @dataclass(frozen=True, slots=True)
 class JobVerdict:
-    job: str  # "4711"
     run: CommunicatorRun
     status: Status
     why: str  # in one sentence, for who reads nothing else
@@ -58,24 +57,22 @@ def job_node(told: NodeInputs, now: Prediction, c: Constants) -> JobNode:
 
 
 def of_nccl_tests(run: CollectiveRun, name: str) -> CommunicatorRun:
-    """A test that somebody ran, as if it were a job's only communicator."""
+    """A test that somebody ran, as if it were the only communicator of a job."""
     largest, hosts = run.largest, tuple(dict.fromkeys(each.host for each in run.gpus))
     return CommunicatorRun(
-        name, "", run.test, largest.size, largest.best, len(run.gpus), run.nodes, hosts, 1
+        "all", "", run.test, largest.size, largest.best, len(run.gpus), run.nodes, hosts, 1, name
     )
 
 
-def judge_job(
-    job: str, run: CommunicatorRun, nodes: Mapping[str, JobNode], c: Constants
-) -> JobVerdict:
+def judge_job(run: CommunicatorRun, nodes: Mapping[str, JobNode], c: Constants) -> JobVerdict:
     """:param nodes: by their names; a job's are found by name, or by what stands before a dot."""
     known = {host: node for host in run.hosts if (node := _found(nodes, host))}
 
     def unknown(why: str) -> JobVerdict:
-        return JobVerdict(job, run, Status.UNKNOWN, why, None)
+        return JobVerdict(run, Status.UNKNOWN, why, None)
 
     if run.nodes < 2:
-        return JobVerdict(job, run, Status.NA, "within one node", None)
+        return JobVerdict(run, Status.NA, "within one node", None)
     if run.test.lower().replace("_", "") not in _RINGS:
         return unknown("no ring: not predicted")
     if run.size < _LARGE:
@@ -98,7 +95,7 @@ def judge_job(
     missing = [host for host in run.hosts if host not in totals]
     if missing:
         words += f"; no evidence of {', '.join(missing[:3])}"
-    return JobVerdict(job, run, status, words, carried, suspects)
+    return JobVerdict(run, status, words, carried, suspects)
 
 
 def _found(nodes: Mapping[str, JobNode], host: str) -> JobNode | None:
