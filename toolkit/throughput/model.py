@@ -15,6 +15,7 @@ from toolkit.facts.pci.pcie_caps import Link
 
 _NEARLY = 0.9  # what lies that much below another is another limit
 _PACKET = 4096  # bytes: the largest MTU, of which each end holds one back
+_PIECES = 1 << 20  # bytes from which a library cuts: two of UCX's UCX_RNDV_FRAG_SIZE
 _MPI_STEP, _MPI_RENDEZVOUS = 128, 8192  # bytes from which a library copies, and asks first
 
 
@@ -185,6 +186,8 @@ def staged_messages(size: float, bandwidth: Range, c: Constants) -> Range:
     Where a library maps GPU memory for small ones, no launch is between them; of large ones,
     which it cuts in pieces, launches overlap with the bytes.
     """
+    if size >= _PIECES:
+        return bandwidth
     launch, mapped, power = (
         c["latency-memcpy"],
         c["mpi-gap"] + c["latency-mapped"],
