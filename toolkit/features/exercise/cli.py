@@ -201,10 +201,9 @@ def _measured(
         simulated = opened.demo
     results = judged(ran.evidence, threshold, wanted)
     code, why = code_of(ran.evidence, results)
-    more = [why] if why else []
-    if ran.stopped:
-        code = worst([code, ExitCode.STOPPED])
-        more.append(f"the rest was not run: {ran.stopped}")
+    rest = f"the rest was not run: {ran.stopped}" if ran.stopped else ""
+    more = filter(None, [why, rest])
+    code = worst([code, ExitCode.STOPPED]) if ran.stopped else code
     past = list(earlier(state_dir() / "runs", names))
     sheet = ExerciseReport(
         names,

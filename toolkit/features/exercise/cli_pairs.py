@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -70,25 +70,35 @@ def pairs_measured(
         rounds_of = _rounds(way, pairs, judging.threshold)
         ran = run_pairs(meant, looked, pairs, rounds_of, terms=judging, how=how)
     ran.left.update(left)
-    ledger = PairLedger(judging.threshold)
+    return _told(session, *_reported(way, sheet, ran, looked, views))
+
+
+def _reported(
+    way: PairWay,
+    sheet: ExerciseReport,
+    ran: PairsRan,
+    looked: Sequence[Outcome[NodeReading]],
+    views: Iterable[str],
+) -> tuple[ExerciseReport, PairsReport]:
+    """What came of all runs, judged together."""
+    ledger = PairLedger(sheet.threshold)
     ledger.learn(run.run for run in ran.runs)
     met = {end.host for run in ran.runs for end in run.ends}
     if not ran.interrupted and not ran.halt:
-        ran.left.update(
-            (host, "no port of another node goes with one of its own") for host in {*views} - met
-        )
+        alone = "no port of another node goes with one of its own"
+        ran.left.update((host, alone) for host in {*views} - met - {*ran.left})
     report = PairsReport(way, len(met), tuple(ran.runs), ledger, ran.left)
     why = _untried(ran.evidence, ran.results)
     more = [f"the rest was not run: {ran.halt}"] if ran.halt else []
     more += ["interrupted: the rest was not run"] if ran.interrupted else []
-    sheet = replace(
+    told = replace(
         sheet,
         results=ran.results,
         code=_code(report, ran, looked, why),
         troubles=(*ran.troubles, *filter(None, [why]), *more),
         declined=_declined(sheet, ran.results),
     )
-    return _told(session, sheet, report)
+    return told, report
 
 
 @dataclass(frozen=True, slots=True)

@@ -216,22 +216,16 @@ def run_pairs(
             "a pair takes two nodes, and no more than 1 may be unavailable at once",
             hint="--max-unavailable 2, or more",
         )
-    ran = PairsRan(
-        {
-            each.host: each.value.evidence.plus(look_frames(each.value))
-            for each in looked
-            if each.value is not None
-        }
-    )
+    read = {each.host: each.value for each in looked if each.value is not None}
+    ran = PairsRan({host: each.evidence.plus(look_frames(each)) for host, each in read.items()})
     runner = _Runner(fleet, pairs, terms, {host.name: host for host in fleet.hosts})
     with ExitStack() as stack:
         agreed = how.agreed
         journal = keep_journal(stack, fleet, how.folder, agreed.about, alone=agreed.alone)
+        act = _Rounds(runner, ran, rounds, how, journal, join_budget(stack, fleet, journal, agreed))
         if journal is not None:
             journal.add_batches(agreed.terms.batches)
-            journal.add(*(Event(name, Phase.PLANNED.value) for name in pairs.views))
-        budget = join_budget(stack, fleet, journal, agreed)
-        act = _Rounds(runner, ran, rounds, how, journal, budget)
+        act.write(pairs.views, Phase.PLANNED)
         try:
             act.all()
         except KeyboardInterrupt:
@@ -304,7 +298,7 @@ class _Rounds:
     def _batch(self, batch: list[Ends], at: int) -> list[PairRun]:
         """Run these pairs at once; of Ctrl-C what was measured by then is kept."""
         hosts = [end.host for ends in batch for end in ends]
-        self._write(hosts, Phase.BEGUN)
+        self.write(hosts, Phase.BEGUN)
         ended: list[_Answer] = []
         begun: list[int] = []  # by themselves: a signal may come before we know of a future,
         over: list[int] = []  # or the crew of a thread
@@ -334,7 +328,7 @@ class _Rounds:
                 time.sleep(_POLL_S)
             found = [self._learned(each, at) for each in sorted(ended, key=lambda e: e.number)]
             self._give_back(hosts)
-            self._write(hosts, Phase.DONE)
+            self.write(hosts, Phase.DONE)
         for future in futures:
             future.result()  # a bug of ours is told as one
         return found
@@ -355,7 +349,7 @@ class _Rounds:
         self.ran.runs.append(ran)
         return ran.run
 
-    def _write(self, hosts: Iterable[str], phase: Phase) -> None:
+    def write(self, hosts: Iterable[str], phase: Phase) -> None:
         if self.journal is not None:
             self.journal.add(*(Event(host, phase.value) for host in hosts))
 
