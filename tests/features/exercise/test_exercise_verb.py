@@ -136,6 +136,12 @@ def test_check_shows_the_commands_and_moves_nothing(gdr: Gdr) -> None:
             "a pair takes two nodes",
         ),
         (("--hosts", "demo-acs", "--max-unavailable", "2"), ExitCode.USAGE, "--pairs bisect"),
+        (
+            ("--hosts", "demo", "--pairs", "all", "--register"),
+            ExitCode.USAGE,
+            "--register runs",
+        ),
+        (("--from", "/nowhere", "--pairs", "all"), ExitCode.USAGE, "--from runs none"),
         (("--hosts", "demo-acs", "--html", "pairs.html"), ExitCode.USAGE, "--pairs all"),
         (("--hosts", "demo-healthy", "--seconds", "0"), ExitCode.USAGE, "--seconds 0"),
         (("--hosts", "demo-healthy", "--seconds", "x"), ExitCode.USAGE, "not a whole number"),

@@ -107,6 +107,7 @@ def exercise(said: Said) -> ExitCode:
       invoke exercise --hosts gpu01 --past
     """
     threshold, wanted = _share(said, "threshold") or THRESHOLD, _number(said, "expect")
+    _refuse_pairs(said)
     if said.flag("past"):
         return _past(said)
     if said.flag("register"):
@@ -133,7 +134,7 @@ def _way(said: Said) -> PairWay | None:
     """:raises UsageError: for a way that there is not, and what says nothing without one."""
     text = said.text("pairs")
     if not text and said.text("html"):
-        raise UsageError("--html is of the pairs of a set", hint="say --pairs all, too")
+        raise _no_matrix()
     if not text and said.text("max_unavailable"):
         raise UsageError("--max-unavailable is for many pairs", hint="say --pairs bisect, too")
     try:
@@ -142,6 +143,20 @@ def _way(said: Said) -> PairWay | None:
         raise UsageError(
             f"--pairs {text!r}: no such way", hint=f"one of {', '.join(PairWay)}"
         ) from None
+
+
+def _refuse_pairs(said: Said) -> None:
+    """:raises UsageError: --pairs was said where nothing is run."""
+    for other in ("past", "register", "from_"):
+        if said.text("pairs") and said.values.get(other):
+            raise UsageError(
+                f"--pairs runs tests, and --{other.rstrip('_')} runs none",
+                hint="say one of them; an earlier run knows its pairs by itself",
+            )
+
+
+def _no_matrix() -> UsageError:
+    return UsageError("--html is of the pairs of a set", hint="say --pairs all, too")
 
 
 def _registered(session: Session) -> ExitCode:
@@ -173,6 +188,8 @@ def _judged_again(session: Session, threshold: float, wanted: float | None) -> E
     results = judged(evidence, threshold, wanted)
     if any(each.test.number >= OF_A_RUN for each in results):
         return pairs_again(session, evidence, results, threshold)
+    if session.said.text("html"):
+        raise _no_matrix()
     code, why = code_of(evidence, results)
     sheet = ExerciseReport(tuple(evidence), results, None, threshold, code, session.now, {})
     return _told(session, replace(sheet, troubles=(why,) if why else ()))
