@@ -140,6 +140,16 @@ def test_each_rule_has_a_row() -> None:
     assert {rule.id for rule in RULES} - told == {"between.gpu-rail"}, "above"
 
 
+def test_a_second_port_that_is_down_is_no_other_rate() -> None:
+    lines = [line for line in INFINIBAND.split("\n") if line.startswith("mlx5_0/ports/1/")]
+    second = "".join(line.replace("/ports/1/", "/ports/2/") + "\n" for line in lines)
+    down = second.replace("ACTIVE", "DOWN").replace("LinkUp", "Polling")
+    assert down != second
+    found = judged(others({"infiniband": INFINIBAND + second}, {"infiniband": INFINIBAND + down}))
+    fails = {rule for rule, each in found.items() if each.status is Status.FAIL}
+    assert fails == set(), "the node's own rdma.port tells"
+
+
 def test_families_that_overlap_reach_each_other() -> None:
     both: Frames = {"rdma-gids": gids((V2, IPV4), (V2, IPV6))}
     found = judged(others({"infiniband": ROCE, "rdma-gids": gids((V2, IPV4))}, both))

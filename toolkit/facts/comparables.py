@@ -124,11 +124,11 @@ def _placed(node: Node) -> Iterator[tuple[str, RdmaDevice]]:
 
 
 def _of_ports(node: Node, tell: Callable[[Port], str]) -> Iterator[Trait]:
-    """One trait of each device that has a port that is up: another may be unused."""
+    """One trait of each port that is up: another may be unused, or down, which others tell."""
     for item, each in _placed(node):
-        told = [word for port in each.ports if port.up and (word := tell(port))]
-        if told:
-            yield Trait(item, ", ".join(told))
+        for port in each.ports:
+            if port.up and (told := tell(port)):
+                yield Trait(item if port.number == 1 else f"{item} port {port.number}", told)
 
 
 def _layers(node: Node) -> Iterator[Trait]:
@@ -215,7 +215,9 @@ def _gpu_rails(node: Node) -> Iterator[Trait]:
     near: dict[str, Distance] = {}
     for pair in node.pairs.pairs:
         near[pair.gpu] = min(near.get(pair.gpu, pair.distance), pair.distance)
-    yield from (Trait(gpu, distance.name) for gpu, distance in near.items())
+    unsure = {Distance.APART, Distance.UNKNOWN}
+    for gpu, distance in near.items():
+        yield Trait(gpu, None if distance in unsure else distance.name)
 
 
 def _family(gid: Gid) -> str:
