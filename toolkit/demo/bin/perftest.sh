@@ -46,7 +46,8 @@ if [ -n "$gpu" ]; then
 fi
 first_line "$at/rate"
 slow=1
-if [ -n "$gpu" ] && [ -e "$inside/acs" ]; then slow=0.45; fi
+# The ends do not talk, but whoever connects sees whether the other node's bridge redirects.
+if [ -n "$gpu" ] && { [ -e "$inside/acs" ] || [ -e "${root%/*/tree}/${other:-.}/tree/.node/acs" ]; }; then slow=0.45; fi
 first_count() { # first_count NAME: sets line
     first_line "$at/counters/$1"
     line=${line:-0}
