@@ -55,6 +55,7 @@ VERBS = tuple(
     iommu features.iommu_groups.cli.iommu
     topology features.topology.cli.topology
     predict features.predict.cli.predict
+    rehearse features.rehearse.cli.rehearse
     checks verbs.cli.catalogue.checks
     explain verbs.cli.catalogue.explain
     why verbs.cli.why.why
