@@ -45,6 +45,7 @@ VERBS = tuple(
     exercise features.exercise.cli.exercise
     gate features.gate.cli.gate
     bios features.bios.cli.bios
+    nic features.nic.cli.nic
     build features.builds.cli.build
     enrol features.enrol.cli.enrol
     capture verbs.cli.capture.capture
