@@ -21,7 +21,7 @@ from toolkit.want import Role
 
 PROFILE = "profile"  # as a word of --set: all that role and site ask for
 _MELLANOX = 0x15B3
-_TOOL = "install mstflint, or mft"
+_NO_TOOL = "neither mlxconfig nor mstconfig is there; install mstflint, or mft"
 _IB = 1  # of LINK_TYPE
 
 
@@ -200,9 +200,7 @@ def reading(look: Evidence, wishes: Sequence[NicWish], compat: Compat) -> NicRea
             else:
                 cards.append(Card(address, card.type, card.settings))
     if without:
-        unread.append(
-            f"{counted(without, 'card')}: neither mlxconfig nor mstconfig is there; {_TOOL}"
-        )
+        unread.append(f"{counted(without, 'card')}: {_NO_TOOL}")
     plan = _plan(cards, wishes)
     return NicReading(tuple(cards), tuple(others), tuple(unread), plan)
 
