@@ -78,7 +78,14 @@ def _known(row: Any) -> bool:
     return all(gpus.machine_type(dmi, frozenset({each})) is row for each in row.devices)
 
 
-TAILS = (".0", "-amd64", ".0-50-amd64", ".117+deb12-amd64", ".0-687.el9_8.x86_64")
+TAILS = (
+    ".0",
+    "-amd64",
+    ".0-50-amd64",
+    ".48+deb13-amd64",
+    ".117+deb12-amd64",
+    ".0-687.el9_8.x86_64",
+)
 
 
 # By file: the rows, and how code comes to one of them.
