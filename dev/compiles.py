@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dev.run import ROOT
-from toolkit.compat.reader import DATA, Basis, Compat, Compiles, Confidence, shipped
+from toolkit.compat.reader import DATA, Compat, CompileBasis, Compiles, Confidence, shipped
 from toolkit.compat.rows import build_numbers
 from toolkit.report.table import columns
 
@@ -78,7 +78,7 @@ _BETWEEN = {"9.5": ("9.4", "9.6"), "9.7": ("9.6", "9.8"), "10.1": ("10.0", "10.2
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class ListedBuild:
     """One release of OFED that NVIDIA builds for one distribution, or for one of its kernels."""
 
     ofed: str  # "25.10-3.1.8"
@@ -96,7 +96,7 @@ class Built:
         return self.kernel or SHOWN[self.system]
 
 
-def parse_manifests(text: str) -> tuple[Built, ...]:
+def parse_manifests(text: str) -> tuple[ListedBuild, ...]:
     """What is built, once for all architectures; what stands there for tests is left out."""
     found = []
     for row in csv.DictReader(text.splitlines()):
@@ -105,14 +105,14 @@ def parse_manifests(text: str) -> tuple[Built, ...]:
         named = _UBUNTU.fullmatch(kernel)
         told = row["os"] in SHOWN if not kernel else named and named[1] not in _MOCK
         if told and _RELEASE.fullmatch(ofed):
-            found.append(Built(ofed, row["os"], kernel))
+            found.append(ListedBuild(ofed, row["os"], kernel))
     return tuple(dict.fromkeys(found))
 
 
-def rows_of(built: Collection[Built]) -> Iterator[Compiles]:
+def rows_of(built: Collection[ListedBuild]) -> Iterator[Compiles]:
     """The rows that a list of builds makes; what lies between two of them is less sure."""
     newest = max((each.ofed for each in built), key=build_numbers)
-    lines: dict[str, list[Built]] = {}
+    lines: dict[str, list[ListedBuild]] = {}
     for each in built:
         lines.setdefault(each.line, []).append(each)
     for line, members in sorted(lines.items()):
@@ -141,7 +141,9 @@ def _pattern(system: str) -> tuple[str, str]:
     return SHOWN[system].partition("-")[0], _FLAVOUR
 
 
-def _row(name: str, members: Collection[Built], newest: str, kernel: str, pattern: str) -> Compiles:
+def _row(
+    name: str, members: Collection[ListedBuild], newest: str, kernel: str, pattern: str
+) -> Compiles:
     """One row; open above up to the next release where the newest one of all is listed still."""
     ofeds = sorted({each.ofed for each in members}, key=build_numbers)
     last = ofeds[-1]
@@ -149,7 +151,7 @@ def _row(name: str, members: Collection[Built], newest: str, kernel: str, patter
     return Compiles(
         id=name,
         part="ofed",
-        basis=Basis.VENDOR,
+        basis=CompileBasis.VENDOR,
         flavour="",
         first=ofeds[0],
         before=_after(last) if not still else _after(newest),
@@ -175,16 +177,16 @@ def _next(kernel: str) -> str:
     return f"{major}.{int(rest.partition('.')[0]) + 1}" if kernel else ""
 
 
-def _between(lines: dict[str, list[Built]], newest: str) -> Iterator[Compiles]:
+def _between(lines: dict[str, list[ListedBuild]], newest: str) -> Iterator[Compiles]:
     """Kernels between two that one release is built for: its configure asks for each feature."""
     for minor, ends in _BETWEEN.items():
         sets = [{each.ofed for each in lines.get(f"rhel{end}", ())} for end in ends]
-        both = [Built(ofed, "", "") for ofed in sets[0] & sets[1]]
+        both = [ListedBuild(ofed, "", "") for ofed in sets[0] & sets[1]]
         if both:
             row = _row(f"ofed-rhel{minor}-between", both, newest, "", _pattern(f"rhel{minor}")[1])
             note = f"NVIDIA builds it for RHEL {ends[0]} and {ends[1]}"
             yield replace(row, note=note, confidence=Confidence.MEDIUM)
-    months: dict[str, list[Built]] = {}
+    months: dict[str, list[ListedBuild]] = {}
     for line, members in lines.items():
         if line[0].isdigit():
             for each in members:
@@ -229,7 +231,7 @@ def without(compat: Compat) -> Compat:
     return replace(compat, compiles=kept)
 
 
-def judged(built: Iterable[Built], compat: Compat) -> Counter[str]:
+def judged(built: Iterable[ListedBuild], compat: Compat) -> Counter[str]:
     """What a table answers to pairs that NVIDIA is known to build."""
     told: Counter[str] = Counter()
     for each in built:
@@ -238,7 +240,7 @@ def judged(built: Iterable[Built], compat: Compat) -> Counter[str]:
     return told
 
 
-def held_back(built: tuple[Built, ...], seed: int, compat: Compat) -> Counter[str]:
+def held_back(built: tuple[ListedBuild, ...], seed: int, compat: Compat) -> Counter[str]:
     """How a table made of nine tenths answers to the tenth that it has not seen."""
     held = set(random.Random(seed).sample(built, len(built) // HELD))  # noqa: S311 - no secret
     bare = without(compat)

@@ -11,7 +11,7 @@ from dev.compiles import (
     DRIVERS,
     KERNELS,
     OFEDS,
-    Built,
+    ListedBuild,
     as_toml,
     coverage,
     held_back,
@@ -19,12 +19,12 @@ from dev.compiles import (
     parse_manifests,
     rows_of,
 )
-from toolkit.compat.reader import Basis, Compat, Confidence, shipped
+from toolkit.compat.reader import Compat, CompileBasis, Confidence, shipped
 from toolkit.compat.rows import Compiles, rows
 from toolkit.untrusted import read_toml
 
 COMPAT: Compat = shipped()
-ENUMS = {"Basis": Basis, "Confidence": Confidence}
+ENUMS = {"CompileBasis": CompileBasis, "Confidence": Confidence}
 MANIFESTS = """driver,doca,kind,os,arch,kernel
 24.10-0.7.0.0-0,2.9.0,dynamically_compiled,rhel9.4,amd64,*
 24.10-0.7.0.0-0,2.9.0,dynamically_compiled,rhel9.4,arm64,*
@@ -88,12 +88,12 @@ def test_an_answer_says_who_knows_it_and_how_surely(
 
 def test_what_is_no_release_or_no_kernel_is_left_out_of_the_list() -> None:
     assert (
-        Built("24.10-0.7.0", "rhel9.4", ""),
-        Built("24.10-0.7.0", "ubuntu24.04", "6.8.0-1019-aws"),
-        Built("25.07-0.9.7", "rhel9.4", ""),
-        Built("25.07-0.9.7", "rhel9.6", ""),
-        Built("25.07-0.9.7", "ubuntu24.04", "6.8.0-60-generic"),
-        Built("25.07-0.9.7", "ubuntu24.04", "6.14.0-1011-aws"),
+        ListedBuild("24.10-0.7.0", "rhel9.4", ""),
+        ListedBuild("24.10-0.7.0", "ubuntu24.04", "6.8.0-1019-aws"),
+        ListedBuild("25.07-0.9.7", "rhel9.4", ""),
+        ListedBuild("25.07-0.9.7", "rhel9.6", ""),
+        ListedBuild("25.07-0.9.7", "ubuntu24.04", "6.8.0-60-generic"),
+        ListedBuild("25.07-0.9.7", "ubuntu24.04", "6.14.0-1011-aws"),
     ) == BUILT
 
 
@@ -113,11 +113,20 @@ def test_rows_speak_of_what_lies_between_two_lists_and_of_nothing_beyond() -> No
     assert answer("25.07-0.9.7", "6.17.0-20-generic", of=table) is None
 
 
+def test_a_row_of_a_site_is_what_it_has_built_itself() -> None:
+    fields = ("flavour", "kernel_first", "kernel_before", "releases")
+    own = {"id": "ours", "part": "ofed", "works": True, "note": "seen", "source": "our lab"}
+    table = {**own, "first": "24.10", "confidence": "H", **dict.fromkeys(fields, "")}
+    site = COMPAT.overlaid({"compiles": [table]})
+    release = "6.4.0-150700.53.28-default"
+    assert answer("24.10-3.2.5", release, of=site) == (True, "build", "H")
+
+
 def test_a_row_that_denies_what_the_vendor_builds_is_counted_as_wrong() -> None:
     no = next(row for row in COMPAT.compiles if row.id == "ofed-before-24.04-linux-6.8")
     lie = replace(no, before="27.01", kernel_first="5.14")
     # A tenth of the list is asked for, once the rows are made of the others.
-    built = tuple(Built(f"26.04-0.{n}", "rhel9.4", "") for n in range(1, 40))
+    built = tuple(ListedBuild(f"26.04-0.{n}", "rhel9.4", "") for n in range(1, 40))
     assert held_back(built, 1, replace(COMPAT, compiles=()))["right"] == 3
     never = replace(lie, releases="")
     assert held_back(built, 1, replace(COMPAT, compiles=(never,)))["wrong"] == 3

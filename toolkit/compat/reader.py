@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.compat.rows import (
-    Basis,
     Breakage,
+    CompileBasis,
     Compiles,
     Confidence,
     Consumer,
@@ -50,9 +50,9 @@ from toolkit.untrusted import read_toml
 
 __all__ = [
     "DATA",
-    "Basis",
     "Breakage",
     "Compat",
+    "CompileBasis",
     "Compiles",
     "Confidence",
     "Consumer",
@@ -257,7 +257,7 @@ def _rows(table: str, tables: object) -> list[Row]:
 
 
 _ENUMS: dict[str, type[StrEnum]] = {
-    "Basis": Basis,
+    "CompileBasis": CompileBasis,
     "Confidence": Confidence,
     "FailureKind": FailureKind,
 }

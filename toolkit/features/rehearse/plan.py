@@ -51,7 +51,7 @@ class RebuiltPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class CheckTurn:
     """One check, or the way of one library, that would answer otherwise."""
 
     what: str  # id of a check, or "nccl 2.22.3"
@@ -66,8 +66,8 @@ class Rehearsal:
     """One node, and what the upgrade would do to it."""
 
     parts: tuple[RebuiltPart, ...]  # in the order in which they are built
-    turns: tuple[Turn, ...]  # by the checks, where all of it compiles
-    libraries: tuple[Turn, ...]
+    turns: tuple[CheckTurn, ...]  # by the checks, where all of it compiles
+    libraries: tuple[CheckTurn, ...]
     dies: tuple[str, ...]  # settings and packages that do not outlive it, and what to take along
     packages: tuple[str, ...]
     restarts: tuple[str, ...]
@@ -172,17 +172,17 @@ def _flavour(node: Node, upgrade: Upgrade) -> Flavor | None:
     return node.driver.flavor if node.driver is not None else None
 
 
-def _turns(now: Judged, then: Judged) -> Iterator[Turn]:
+def _turns(now: Judged, then: Judged) -> Iterator[CheckTurn]:
     """The checks that answer otherwise."""
     before = {each.check.id: each.status for each in now.verdicts}
     for each in then.verdicts:
         was = before.get(each.check.id, each.status)
         if was is not each.status:
             worse = each.status in {Status.FAIL, Status.UNKNOWN} and was is not Status.FAIL
-            yield Turn(each.check.id, str(was), str(each.status), each.finding.found, worse)
+            yield CheckTurn(each.check.id, str(was), str(each.status), each.finding.found, worse)
 
 
-def _libraries(now: Judged, then: Judged) -> Iterator[Turn]:
+def _libraries(now: Judged, then: Judged) -> Iterator[CheckTurn]:
     """The libraries that would take another way."""
     before = {(each.consumer, each.version, each.origin): str(each.way) for each in now.chosen}
     for each in then.chosen:
@@ -190,7 +190,7 @@ def _libraries(now: Judged, then: Judged) -> Iterator[Turn]:
         if was != each.way:
             name = f"{each.consumer} {each.version}".rstrip()
             worse = each.way in {"none", "not known"}
-            yield Turn(name, was, str(each.way), "; ".join(each.reasons), worse)
+            yield CheckTurn(name, was, str(each.way), "; ".join(each.reasons), worse)
 
 
 def _path(node: Node, want: Want) -> str:

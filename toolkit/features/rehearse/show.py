@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from toolkit.errors import ExitCode, Outcome
-from toolkit.features.rehearse.plan import RebuiltPart, Rehearsal, Turn
+from toolkit.features.rehearse.plan import CheckTurn, RebuiltPart, Rehearsal
 from toolkit.features.rehearse.plan_evidence import Upgrade
 from toolkit.hosts.host import fold
 from toolkit.report.document import Json, envelope, picked, plain
@@ -70,7 +70,7 @@ def _part(part: RebuiltPart) -> str:
     return f"{told}{who}; {part.found}"
 
 
-def _turn(turn: Turn) -> str:
+def _turn(turn: CheckTurn) -> str:
     return f"{turn.what}: {turn.before}, then {turn.after}: {turn.found}"
 
 

@@ -48,7 +48,7 @@ class Reason:
     source: str
     confidence: Confidence
     hint: str = ""  # what to do about it
-    basis: str = ""  # who knows it of a row of the table: a value of Basis
+    basis: str = ""  # who knows it of a row of the table: a value of CompileBasis
 
 
 @dataclass(frozen=True, slots=True)
