@@ -18,6 +18,7 @@ SETTINGS: Mapping[str, tuple[str, Mapping[str, int]]] = {
     "LINK_TYPE": ("link layer of a port", {"ib": 1, "eth": 2}),
     "SRIOV_EN": ("virtual functions", _SWITCH),
     "MAX_ACC_OUT_READ": ("outstanding reads", {"auto": 0}),
+    "ADVANCED_PCI_SETTINGS": ("shows further settings of PCIe, such as the last one", _SWITCH),
     "INTERNAL_CPU_OFFLOAD_ENGINE": ("DPU mode of BlueField", {"enabled": 0, "disabled": 1}),
 }
 _ALSO = {"ROCE_CC": "ROCE_CC_PRIO_MASK", "SRIOV": "SRIOV_EN"}
