@@ -96,6 +96,20 @@ class Bundles:
 
 
 @dataclass(frozen=True, slots=True)
+class Selection:
+    """Which checks are judged in one run, by their ids: --only and --skip. All, without either."""
+
+    only: frozenset[str] = frozenset()
+    skip: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.only or self.skip)
+
+    def has(self, check: str) -> bool:
+        return (not self.only or check in self.only) and check not in self.skip
+
+
+@dataclass(frozen=True, slots=True)
 class Want:
     """The wished-for state of a node."""
 
@@ -120,6 +134,7 @@ class Want:
     mig: str = "any"  # one of MIG: what the GPUs are meant to be
     expect: Expect = field(default_factory=Expect)  # what is to be there
     group: tuple[Group, ...] = ()  # as the file has them; toolkit/groups.py resolves their hosts
+    checks: Selection = Selection()  # which count; said by options alone
     taken: bool = False  # the path is the one that the node takes, and no profile's
     compat: Compat = field(default_factory=shipped, repr=False)
 
@@ -343,7 +358,12 @@ def _limits(value: Any) -> RolloutLimits:
 
 _GROUP_KEYS = {"hosts", "profile", "expect", "waivers"}
 _LIMIT_KEYS = {"max_unavailable", "nodes"}
-_SAID = {"passport", "passport_key", "taken"}  # on the command line, of one run; of one node
+_SAID = {
+    "passport",
+    "passport_key",
+    "checks",
+    "taken",
+}  # by options, of one run; of one node
 _SHAPED: dict[str, Callable[[Any], Any]] = {
     "signing": _signing,
     "bundles": _bundles,

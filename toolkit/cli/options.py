@@ -91,6 +91,10 @@ WANT = (
     ),
     Option("site", "", "the site's own TOML file over the profile: role, versions, waivers"),
 )
+CHECKS = (
+    Option("only", "", "judge these checks alone: CHECK,... or topics such as rdma", many=True),
+    Option("skip", "", "leave these checks out, named likewise", many=True),
+)
 OUTPUT = (
     Option(
         "json", False, "one JSON document on standard output (docs/report.schema.json)", anew=True

@@ -10,6 +10,7 @@ from toolkit.checks.check import Impact
 from toolkit.checks.judged import Judged
 from toolkit.cli.options import (
     BMC,
+    CHECKS,
     CONSUMERS,
     FILES,
     FORECAST,
@@ -49,6 +50,7 @@ from toolkit.verbs.saved import read_all
     READS,
     BMC,
     WANT,
+    CHECKS,
     CONSUMERS,
     OUTPUT,
     (TEXTFILE,),
@@ -63,11 +65,13 @@ def doctor(said: Said) -> ExitCode:
 
     Exits 0 when every node is as wanted, 2 when a check fails, 3 when only unknowns
     remain, 4 when a host is out of reach. With --kernel or --next-boot it tells what that
-    kernel would lose, and exits 2 where something is lost.
+    kernel would lose, and exits 2 where something is lost. With --only or --skip all of this
+    holds for the checks that are left, and no node is called ready.
 
     Examples:
       invoke doctor --hosts gpu[001-128] -x gpu007
       invoke doctor --hosts @train --inventory hosts.ini --json > report.json
+      invoke doctor --hosts gpu[001-128] --only rdma,peermem.loaded --skip rdma.gid
       invoke doctor --from evidence/ --profile dmabuf
       invoke doctor ticket-4711.tar.gz
       invoke doctor topo.txt dmesg.log.xz case-17.zip
@@ -83,6 +87,7 @@ def doctor(said: Said) -> ExitCode:
       invoke doctor --hosts gpu007 --inside docker:train
       invoke doctor --hosts gpu[001-128] --inside image:/images/train.sqsh
     """
+    _refuse_part(said)
     session = Session.begin("doctor", said)
     wants = session.wants()
     if said.text("kernel") or said.flag("next_boot"):  # another kernel than the one that runs
@@ -97,6 +102,20 @@ def doctor(said: Said) -> ExitCode:
         _for_the_last_line(said, outcomes)
         teller.of(outcomes, code)
     return _reported(session, outcomes, aside, code)
+
+
+def _refuse_part(said: Said) -> None:
+    """:raises UsageError: for what tells of nodes as a whole, and some checks were left out."""
+    option = "only" if said.text("only") else "skip" * bool(said.text("skip"))
+    if option and said.text("textfile"):
+        raise UsageError(
+            f"--textfile tells of whole nodes, and --{option} leaves checks out",
+            hint="say one of them; what a site lives with is a waiver in its own file (--site)",
+        )
+    if option and (said.text("kernel") or said.flag("next_boot")):
+        raise UsageError(
+            f"--{option} is for checks, and a forecast has none", hint=f"leave --{option} out"
+        )
 
 
 def _for_the_last_line(said: Said, outcomes: list[Outcome[Judged]]) -> None:
