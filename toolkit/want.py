@@ -68,6 +68,7 @@ class Group:
     """A table of [[group]]: hosts of which something of their own holds."""
 
     hosts: str  # node set: "@gb200", "gpu[001-128]"
+    named: str  # its profile, as the file calls it; "" for none
     profile: tuple[tuple[str, Any], ...] = ()  # what its profile says, as fields of Want
     expect: Expect = field(default_factory=Expect)
     waivers: tuple[Waiver, ...] = ()
@@ -223,7 +224,7 @@ def _groups(table: dict[str, Any], file: Path) -> tuple[Group, ...]:
         except ValueError as why:
             raise ValueError(f"group {number}: {why}") from why
         profile = _of_profile(number, row["profile"], table, file) if "profile" in row else ()
-        groups.append(Group(row["hosts"], profile, **given))
+        groups.append(Group(row["hosts"], row.get("profile", ""), profile, **given))
     return tuple(groups)
 
 
@@ -236,8 +237,7 @@ def _read_expected(table: dict[str, Any], file: Path, may: set[str]) -> None:
     if isinstance(name := table.get("expect"), str):
         own = _table(file.parent / name)
         if odd := sorted(own.keys() - may):
-            told = f"{' and '.join(sorted(may))} alone, not {', '.join(odd)}"
-            raise ValueError(f"expect {name!r} may have {told}")
+            raise ValueError(f"expect {name!r} may have {' and '.join(sorted(may))}, not {odd[0]}")
         groups = {"group": [*own["group"], *table.get("group", ())]} if "group" in own else {}
         table |= {"expect": own.get("expect", {}), **groups}
 

@@ -264,7 +264,7 @@ def test_the_inventory_is_read_only_where_it_is_asked(tmp_path: Path) -> None:
         pytest.param('expect = "none.toml"', "none.toml: cannot be read", id="expect-file"),
         pytest.param(
             '[[group]]\nhosts = "gpu1"\nexpect = "site.toml"',
-            "group 1: expect 'site.toml' may have expect alone, not group",
+            "group 1: expect 'site.toml' may have expect, not group",
             id="expect-file-with-groups",
         ),
         pytest.param(

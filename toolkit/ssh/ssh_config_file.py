@@ -43,6 +43,7 @@ class ConfigLine:
     key: str
     words: tuple[str, ...]
     block: Block | None
+    where: str = ""  # "FILE:LINE"; "" for what a host has of its own
 
 
 @dataclass(slots=True)
@@ -51,6 +52,7 @@ class HostConfig:
 
     alias: str  # as the operator typed it
     values: dict[str, list[str]] = field(default_factory=dict)
+    where: dict[str, str] = field(default_factory=dict)  # of each keyword, "FILE:LINE"
 
     def text(self, key: str, default: str = "") -> str:
         """A keyword's first word; a keyword that was not set is ``default``."""
@@ -120,7 +122,7 @@ def read_settings(
             for path in _included(file, words):
                 yield from read_settings(path, block, depth + 1, ignored)
         elif key and words:
-            yield ConfigLine(key, words, block)
+            yield ConfigLine(key, words, block, f"{file}:{number}")
 
 
 def _taken(line: str, where: str, ignored: list[str]) -> tuple[str, tuple[str, ...]]:
@@ -186,9 +188,12 @@ def _pass(found: HostConfig, settings: tuple[ConfigLine, ...], *, final: bool) -
 
 
 def _take(found: HostConfig, setting: ConfigLine) -> None:
+    told = found.where.setdefault(setting.key, setting.where)
     if setting.key in _MANY:
         values = found.values.setdefault(setting.key, [])
         values += [word for word in setting.words if word not in values]
+        if setting.where not in told:
+            found.where[setting.key] = ", ".join(filter(None, (told, setting.where)))
     else:
         found.values.setdefault(setting.key, list(setting.words))
 

@@ -74,10 +74,14 @@ def resolve(
     if slurm is not None:
         refuse_strangers(hosts, slurm)
         slurm.watched = fold(map(node_name, hosts))
-    return tuple(
-        replace(host, user=host.user or access.user, key_file=host.key_file or access.key)
-        for host in hosts
-    )
+    return tuple(_by_option(host, user=access.user, key_file=access.key) for host in hosts)
+
+
+def _by_option(host: Host, **said: str) -> Host:
+    """With what options say of all hosts, where a host has nothing of its own."""
+    ours = {name: text for name, text in said.items() if text and not getattr(host, name)}
+    where = tuple((name, f"--{name.removesuffix('_file')}") for name in ours)
+    return replace(host, **ours, sources=(*host.sources, *where)) if ours else host  # type: ignore[arg-type] # each is a text
 
 
 @contextmanager

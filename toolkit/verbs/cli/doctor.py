@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from toolkit.checks.check import Impact
@@ -23,7 +21,6 @@ from toolkit.cli.options import (
     READS,
     TEXTFILE,
     WANT,
-    Option,
     Said,
     parted,
 )
@@ -32,10 +29,8 @@ from toolkit.errors import ExitCode, Outcome, UsageError, code_of
 from toolkit.evidence import Frame
 from toolkit.facts.text.foreign import Foreign
 from toolkit.groups import Wants
-from toolkit.hosts.host import Host
-from toolkit.report.document import Told, dumps
+from toolkit.report.document import Told
 from toolkit.report.foreign import foreign_document
-from toolkit.report.table import clean, columns
 from toolkit.report.text import report
 from toolkit.verbs.cli.prometheus import Metrics, textfile
 from toolkit.verbs.cli.session import Session, fleet, refuse_inside
@@ -178,42 +173,3 @@ def _saved(said: Said) -> list[Path]:
         return [Path(each) for each in parted(said.text("from_"))]
     nobody = not any(said.text(each) for each in ("hosts", "hosts_file", "inventory"))
     return [Path(said.text("nccl_log"))] if nobody and said.text("nccl_log") else []
-
-
-@verb(
-    HOSTS,
-    REACH,
-    (Option("json", False, "one JSON document on standard output (docs/hosts.schema.json)"),),
-)
-def hosts(said: Said) -> ExitCode:
-    """The hosts that a node set names, and how each would be reached.
-
-    Examples:
-      invoke hosts --hosts 'gpu[001-128]!gpu007'
-      invoke hosts --inventory hosts.yml --hosts '@train&@rack1'
-    """
-    with fleet(said) as opened:
-        named_hosts = opened.hosts
-    if said.flag("json"):
-        from toolkit.report.listings import hosts_document  # noqa: PLC0415 doctor lists none
-
-        sys.stdout.write(dumps(hosts_document(named_hosts)))
-    else:
-        print("\n".join(_listed(named_hosts)))
-    return ExitCode.OK
-
-
-def _listed(named: Sequence[Host]) -> list[str]:
-    """A table, with a column more for what some host has, and whom nobody can reach below it."""
-    more = [name for name in ("jump", "key_file", "bmc") if any(getattr(e, name) for e in named)]
-    rows = [
-        (
-            *(host.name, host.address or host.name, host.user or "-", str(host.port or "-")),
-            *(getattr(host, name) or "-" for name in more),
-            ",".join(host.groups) or "-",
-        )
-        for host in named
-    ]
-    head = ("name", "address", "user", "port", *more, "groups")
-    lines = [clean(line) for line in columns([head, *rows])]
-    return [*lines, *(clean(f"{host.name} is {host.away}") for host in named if host.away)]
