@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from toolkit import __version__
@@ -15,6 +15,7 @@ from toolkit.report.table import Ink, Painter, columns, labelled
 CHECKS = "gdr-toolkit/checks/1"
 HOSTS = "gdr-toolkit/hosts/1"
 DEMO = "gdr-toolkit/demo/1"
+NO_KEYS: Mapping[str, Json] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +46,13 @@ def _check(check: Check) -> dict[str, Json]:
     }
 
 
-def hosts_document(hosts: Iterable[tuple[Host, tuple[Row, ...]]]) -> dict[str, Json]:
+def hosts_document(
+    hosts: Iterable[tuple[Host, tuple[Row, ...]]], keys: Mapping[str, Json] = NO_KEYS
+) -> dict[str, Json]:
     """What hosts prints: docs/hosts.schema.json. Null: left to the configuration of SSH.
 
     :param hosts: each with what --explain says of it; () without it.
+    :param keys: what --scan-keys says of each, by its name.
     """
     return {
         "schema": HOSTS,
@@ -63,6 +67,7 @@ def hosts_document(hosts: Iterable[tuple[Host, tuple[Row, ...]]]) -> dict[str, J
                 "key_file": host.key_file or None,
                 "bmc": host.bmc or None,
                 "away": host.away or None,
+                **({"key": keys[host.name]} if host.name in keys else {}),
                 **({"explained": [picked(e, "what value source") for e in rows]} if rows else {}),
             }
             for host, rows in hosts

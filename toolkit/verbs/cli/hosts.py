@@ -11,18 +11,22 @@ from pathlib import Path
 from toolkit import DEFAULT_PROFILE
 from toolkit.cli.options import HOSTS, REACH, WANT, Option, Said
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode
+from toolkit.errors import ExitCode, HostKeyError, NewKey, Outcome, UsageError
 from toolkit.expect import said as expected
 from toolkit.groups import SiteWants
 from toolkit.hosts.addresses import VAGRANT
 from toolkit.hosts.host import Host, fold
-from toolkit.report.document import dumps
+from toolkit.plural import counted
+from toolkit.report.document import Json, dumps, picked
 from toolkit.report.listings import Row, hosts_document
 from toolkit.report.table import Ink, Painter, clean, columns, labelled, wants_colour
+from toolkit.report.text import errors
+from toolkit.ssh.known_hosts import fingerprint
 from toolkit.ssh.ssh_config import SshConfig
-from toolkit.ssh.transport_errors import Door
+from toolkit.ssh.transport_errors import Door, kind_name
 from toolkit.verbs.access import Access, Fleet
-from toolkit.verbs.cli.session import Session, fleet
+from toolkit.verbs.cli.session import Session, consent, fleet
+from toolkit.verbs.host_keys import add_keys, scan
 
 Told = tuple[Host, tuple[Row, ...]]  # with what holds for it, where that was asked
 
@@ -33,6 +37,7 @@ Told = tuple[Host, tuple[Row, ...]]  # with what holds for it, where that was as
     WANT,
     (
         Option("explain", False, "what holds for each host, and where that was said"),
+        Option("scan_keys", False, "ask for host keys that are not known; --yes writes them down"),
         Option("json", False, "one JSON document on standard output (docs/hosts.schema.json)"),
     ),
 )
@@ -42,14 +47,26 @@ def hosts(said: Said) -> ExitCode:
     With --explain: address, port, user, jump, key, become, profile, expectations and waivers,
     each with the line, the variable or the option that says so. No host is asked.
 
+    With --scan-keys each host is asked for its host key, and nobody logs in there. Keys that are
+    not known are listed with their fingerprints, to be compared with what is known of them
+    elsewhere; after a yes they are written to the file of known hosts. Without one it exits 7.
+    A key that has changed or is revoked is told with exit 4, and never written.
+
     Examples:
       invoke hosts --hosts 'gpu[001-128]!gpu007'
       invoke hosts --inventory hosts.yml --hosts '@train&@rack1'
       invoke hosts --inventory hosts.yml --hosts gpu007 --site site.toml --explain
+      invoke hosts --hosts gpu[001-128] --scan-keys
     """
     session = Session.begin("hosts", said)
     wants = session.wants()
+    if said.flag("explain") and said.flag("scan_keys"):
+        raise UsageError(
+            "--explain asks no host, and --scan-keys does", hint="say one of them; then the other"
+        )
     with fleet(said) as opened:
+        if said.flag("scan_keys"):
+            return _scanned(session, opened)
         told: list[Told] = [(host, ()) for host in opened.hosts]
         if said.flag("explain"):
             told = _explained(session, opened, wants)
@@ -160,3 +177,69 @@ def _wanted(host: Host, wants: SiteWants, said: Said, today: date) -> Iterator[R
     for where, each in waivers:
         over = ", which is over" if each.until < today else ""
         yield Row("waived", f"{each.check} until {each.until}{over}: {each.reason}", where)
+
+
+def _scanned(session: Session, fleet: Fleet) -> ExitCode:
+    """The keys that were not known, one list; written down after a yes."""
+    said = session.said
+    outcomes = scan(fleet)
+    new = _new(outcomes)
+    if not said.flag("json"):
+        print("\n".join(_keys(outcomes, session.paint)))
+    asked = said.flag("yes") or (sys.stdin.isatty() and sys.stderr.isatty())
+    added = bool(new) and asked and not said.dry
+    if added:
+        count = counted(len(set(new)), "key")
+        consent(f"write {count} to {', '.join(dict.fromkeys(e.file for e in new))}?", said)
+        add_keys(new)
+        session.remark(f"written: {count}")
+    if said.flag("json"):
+        hosts = [(host, ()) for host in fleet.hosts]
+        told = {each.host: _key(each, added=added) for each in outcomes}
+        sys.stdout.write(dumps(hosts_document(hosts, told)))
+
+    def code(outcome: Outcome[NewKey | None]) -> ExitCode:
+        if outcome.error is not None:
+            return outcome.error.exit_code
+        open_ = outcome.value and not (added and outcome.value.host == outcome.host)
+        return ExitCode.PENDING if open_ else ExitCode.OK
+
+    return session.ended(outcomes, code)
+
+
+def _new(outcomes: Sequence[Outcome[NewKey | None]]) -> list[NewKey]:
+    return [each.value for each in outcomes if each.value]
+
+
+def _keys(outcomes: Sequence[Outcome[NewKey | None]], paint: Painter) -> list[str]:
+    """Each key with the hosts that have it, then those that could not be asked, and the rest."""
+    found: dict[NewKey, list[str]] = {}
+    having: dict[tuple[str, str], list[str]] = {}
+    for each in outcomes:
+        if each.value:
+            found.setdefault(each.value, []).append(each.host)
+    for key in found:
+        having.setdefault((kind_name(key.kind), fingerprint(key.blob)), []).append(key.host)
+    rows = [(*names, clean(fold(hosts))) for names, hosts in having.items()]
+    head, *lines = columns([("kind", "fingerprint", "new key of"), *rows]) if rows else [""]
+    lines = [paint(head, Ink.GREY), *lines, ""] if rows else []
+    for key, hosts in found.items():
+        if behind := [each for each in hosts if each != key.host]:
+            lines += [f"{clean(fold(behind))}: behind {clean(key.host)}, whose key comes first", ""]
+    lines += errors(((each.host, each.error) for each in outcomes), paint)
+    known = [each.host for each in outcomes if not each.value and not each.error]
+    return [*lines, f"known: {clean(fold(known))}"] if known else lines[:-1]
+
+
+def _key(outcome: Outcome[NewKey | None], *, added: bool) -> dict[str, Json]:
+    key, error = outcome.value, outcome.error
+    if key is None:
+        state = "known" if error is None else "refused" if isinstance(error, HostKeyError) else ""
+        return {"state": state or "out of reach", "message": str(error or "")}
+    behind = key.host != outcome.host
+    return {
+        "state": "behind" if behind else "added" if added else "new",
+        "message": f"behind {key.host}, whose key comes first" if behind else "",
+        **picked(key, "host name kind file"),
+        "fingerprint": fingerprint(key.blob),
+    }
