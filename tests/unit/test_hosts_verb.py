@@ -10,6 +10,7 @@ import pytest
 
 from toolkit.cli import main
 from toolkit.errors import ExitCode
+from toolkit.ssh.ssh_config_file import is_ssh_config
 
 ROOT = Path(__file__).parents[2]
 INVENTORY = "[train]\ngpu001 ansible_host=192.0.2.1 ansible_user=root ansible_port=2222\ngpu002\n"
@@ -134,3 +135,45 @@ def test_hosts_of_which_the_same_holds_are_told_of_together(
     assert [each for each in lines if each and not each.startswith(" ")] == ["gpu[1-3]", "gpu4"]
     assert lines[1] == "  address   the name itself  (its name)"
     assert "  address   192.0.2.4  (config:2)" in lines
+
+
+@pytest.fixture
+def aliases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An ssh_config with nodes, in itself and in a file that it includes, and others."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rack2").write_text("Host gpu03\n")
+    (tmp_path / "config").write_text(
+        "ServerAliveInterval 30\nhost gpu01 gpu02 !gpu09 gpu1?\n  HostName %h.example\n"
+        f"Include {tmp_path}/rack2\nHost code.example user@odd\n  User git\nHost *\n  User ops\n"
+    )
+    return tmp_path / "config"
+
+
+def test_the_host_lines_of_an_ssh_config_name_hosts(
+    aliases: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They are reached as that file says, without naming it twice."""
+    words = ("--inventory", "config", "--explain", "--json", "--hosts")
+    assert run(monkeypatch, *words, "gpu*") == ExitCode.OK
+    told = explained(capsys.readouterr().out)
+    assert list(told) == ["gpu01", "gpu02", "gpu03"]
+    assert told["gpu02"]["address"] == ("gpu02.example", "config:3")
+    assert told["gpu03"]["user"] == ("ops", "config:8")
+    assert run(monkeypatch, *words, "@all!gpu*") == ExitCode.OK
+    assert list(explained(capsys.readouterr().out)) == ["code.example"]
+
+
+def test_who_names_none_of_them_does_not_mean_all(
+    aliases: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "--inventory", "config") == ExitCode.USAGE
+    told = capsys.readouterr()
+    assert (told.out, "is an ssh_config, which has others as well" in told.err) == ("", True)
+
+
+@pytest.mark.parametrize(
+    "text", ["[all]\nhost gpu01=1\n", "host ansible_host=192.0.2.1\n", "gpu01\ngpu02\n"]
+)
+def test_an_inventory_of_ansible_is_no_ssh_config(text: str) -> None:
+    assert not is_ssh_config(text)

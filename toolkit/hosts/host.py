@@ -76,6 +76,7 @@ class Inventory:
 
     hosts: Mapping[str, Host] = field(default_factory=dict)  # by name, in the file's order
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # names, children included
+    mixed: bool = False  # hosts of any kind are in it: who names none does not mean them all
     # Apart, and asked for only where they are named: no group or wildcard of the site means them.
     machines: Callable[[], Machines] = Machines
 

@@ -111,7 +111,7 @@ def _blocks(told: Sequence[Told], paint: Painter) -> list[str]:
 
 def _explained(session: Session, fleet: Fleet, wants: SiteWants) -> list[Told]:
     said, demo = session.said, fleet.demo
-    file = Path(said.text("ssh_config")) if said.text("ssh_config") else None
+    file = Path(fleet.access.ssh_config) if fleet.access.ssh_config else None
     config = SshConfig() if demo else SshConfig.load(file)
     told: list[Told] = []
     for host in fleet.hosts:
