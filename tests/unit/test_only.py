@@ -161,6 +161,15 @@ def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(file)
 
 
+def test_of_a_text_it_is_told_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    (tmp_path / "topo").write_text("\tGPU0\tNIC0\nGPU0\t X \tSYS\nNIC0\tSYS\t X \n")
+    doctor(monkeypatch, "doctor", str(tmp_path / "topo"), "--only", "pcie")
+    assert capsys.readouterr().out.endswith(f" of {len(ALL)} checks judged, as --only says\n")
+
+
 @pytest.mark.parametrize("verb", ["doctor", "plan"])
 def test_the_document_says_which_checks_its_verdicts_are_of(
     saved: str, verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

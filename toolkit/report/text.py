@@ -215,6 +215,7 @@ def summary(outcomes: Sequence[Outcome[Judged]], paint: Painter) -> list[str]:
     texts = [each.value for each in outcomes if each.value and each.value.text]
     nodes = [each for each in outcomes if not (each.value and each.value.text)]
     last = ["", count_line(nodes)] if nodes or not texts else []
+    last = last or ["", texts[0].partial] * bool(texts[0].partial)
     return [*lines, *shown_lines(texts, paint), *last]
 
 
