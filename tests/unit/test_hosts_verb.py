@@ -84,9 +84,12 @@ def test_each_thing_that_holds_is_told_with_the_place_that_says_so(
     """Inventory, group_vars, ssh_config, the site's file, an option, the name, a default."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "group_vars").mkdir()
-    (tmp_path / "group_vars/train.yml").write_text("---\nansible_port: 2200\n")
+    (tmp_path / "group_vars/train.yml").write_text(
+        "---\nansible_port: 2200\nansible_ssh_common_args: -o ConnectTimeout=5\n"
+    )
     (tmp_path / "config").write_text(
         "Host gpu002\n  ProxyJump ops@bastion\n  IdentityFile /k/two\n  User admin\n"
+        "  HostName gpu2.example\n"
     )
     (tmp_path / "site.toml").write_text(
         '[expect]\nrate = 400\n[[group]]\nhosts = "gpu001"\nprofile = "dmabuf"\n'
@@ -108,7 +111,7 @@ def test_each_thing_that_holds_is_told_with_the_place_that_says_so(
         "expect": ("rate 200 Gb/s", "site.toml, group 1"),
     }
     assert told["gpu002"] == {
-        "address": ("gpu002", "its name"),
+        "address": ("gpu2.example", "config:5"),
         "port": ("2200", "group_vars/train.yml:2, ansible_port"),
         "user": ("admin", "config:4"),
         "jump": ("ops@bastion:22", "config:2"),

@@ -135,7 +135,8 @@ def _way(host: Host, access: Access, config: SshConfig, named: str) -> Iterator[
         return said or own.get("options", named)
 
     door = target.door
-    at = own.get("address", named) if "hostname" not in lines else source("options", "hostname")
+    alias = own.get("address", named)  # which HostName goes before, whoever has said that
+    at = (lines["hostname"] or own.get("options", named)) if "hostname" in lines else alias
     yield Row("address", door.address, at)
     yield Row("port", str(door.port), source("port", "port"))
     yield Row("user", door.user, source("user", "user"))
@@ -186,7 +187,8 @@ def _scanned(session: Session, fleet: Fleet) -> ExitCode:
     new = _new(outcomes)
     if not said.flag("json"):
         print("\n".join(_keys(outcomes, session.paint)))
-    asked = said.flag("yes") or (sys.stdin.isatty() and sys.stderr.isatty())
+    seen = not said.flag("json") and sys.stdin.isatty() and sys.stderr.isatty()
+    asked = said.flag("yes") or seen  # of a document nobody has read a line by then
     added = bool(new) and asked and not said.dry
     if added:
         count = counted(len(set(new)), "key")
