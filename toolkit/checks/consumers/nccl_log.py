@@ -80,8 +80,10 @@ def _by_channels(
         return passed(found, details=(*by_device(edges), *details))
     if all(each.direction is Direction.SEND for each in off) and len(off) < len(edges):
         return _sends(node, want, told, (edges, off))
+    sockets = all(each.network == "Socket" for each in off)
+    way = "go by TCP sockets, not by RDMA" if sockets else "go through host memory"
     return failed(
-        f"{len(off)} of {len(edges)} network channels go through host memory",
+        f"{len(off)} of {len(edges)} network channels {way}",
         expected="the suffix /GDRDMA on each",
         hint=_way_out(told),
         details=(*by_device(edges), *details, *_reasons(told)),
@@ -207,16 +209,28 @@ _TELLING = frozenset(
 )
 
 
+# The step that follows from a line of trouble: the first that is found.
+_STEPS = (
+    (
+        r"NET/OFI.*register",
+        "the EFA installer and aws-ofi-nccl that fit this NCCL; see efa.peermem",
+    ),
+    (r"fi_getinfo", "fi_info -p efa there: are the devices in the container (ctr.rdma_devices)?"),
+    (r"Cannot allocate memory", "ulimit -l in the job, and in its container (rdma.memlock)"),
+    (r"not found", "install the network plugin that NCCL_NET names, or unset NCCL_NET"),
+    (r"No device found", "see rdma.devices; NCCL_IB_HCA and NCCL_IB_DISABLE of the job"),
+)
+
+
 def _way_out(told: NcclLog) -> str:
     """The step that follows from the log alone."""
     if any(each.name.startswith(tuple(_IMPOSSIBLE)) for each in told.devices):
         return "an HCA whose driver can register GPU memory"
-    if any("NET/OFI" in each and "register" in each for each in told.troubles):
-        return "the EFA installer and aws-ofi-nccl that fit this NCCL; see efa.peermem"
-    if any("not found" in each for each in told.troubles):
-        return "install the network plugin that NCCL_NET names, or unset NCCL_NET"
-    if any("No device found" in each for each in told.troubles) or "Socket" in told.networks:
-        return "see rdma.devices; NCCL_IB_HCA and NCCL_IB_DISABLE of the job"
+    for shape, step in _STEPS:
+        if any(re.search(shape, each) for each in told.troubles):
+            return step
+    if "Socket" in {*told.networks, *(edge.network for edge in told.edges)}:
+        return _STEPS[-1][1]
     if any(each.distance is not None and not each.enabled for each in told.decisions):
         return "an HCA at the GPU's switch; NCCL_NET_GDR_LEVEL=SYS allows it anywhere, for a test"
     return "see path.selected, and consumer.too_old for the library in the job's container"
