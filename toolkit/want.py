@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit import DEFAULT_PROFILE as DEFAULT_PROFILE  # noqa: PLC0414 # for who loads a profile
-from toolkit.compat.bios import BiosRole
+from toolkit.compat.bios import read_wanted_bios
 from toolkit.compat.reader import Compat, shipped
 from toolkit.errors import UsageError
 from toolkit.expect import Expect, read_expect
@@ -271,8 +271,10 @@ def _value(key: str, value: Any) -> Any:
         if not isinstance(value, list) or not set(map(str, value)) <= set(COMPANIONS):
             raise ValueError(f"companions must be a list of {', '.join(COMPANIONS)}")
         return tuple(str(each) for each in dict.fromkeys(value))
-    if key in {"bios", "nic"}:
-        return _bios(value) if key == "bios" else _nic(value)
+    if key == "nic":
+        from toolkit.compat.nic import read_wanted  # noqa: PLC0415 only who says so pays for it
+
+        return read_wanted(value)
     if key == "consumers":
         if not isinstance(value, dict):
             raise ValueError('consumers must be a table: consumers = { nccl = "2.27" }')
@@ -371,34 +373,8 @@ _SHAPED: dict[str, Callable[[Any], Any]] = {
     "keep_runs": _runs,
     "rollout": _limits,
     "expect": read_expect,
+    "bios": read_wanted_bios,
 }
-
-
-def _bios(value: Any) -> tuple[tuple[str, str], ...]:
-    """The table [bios]: setting and word, "on" and "off" or one of the BIOS's own."""
-    if not isinstance(value, dict):
-        raise ValueError('bios must be a table: bios = { smt = "off" }')
-    for name, word in value.items():
-        if name not in list(BiosRole):
-            raise ValueError(f"bios: unknown setting {name!r}; settings: {', '.join(BiosRole)}")
-        if not isinstance(word, str) or not word.strip():
-            raise ValueError(f'bios: {name} must be a word such as "on", not {word!r}')
-    return tuple(sorted(value.items()))
-
-
-def _nic(value: Any) -> tuple[tuple[str, int], ...]:
-    """The table [nic]: setting in the firmware of HCAs, and a number or a word for it."""
-    from toolkit.compat import nic  # noqa: PLC0415 only who says so pays for it
-
-    if not isinstance(value, dict):
-        raise ValueError('nic must be a table: nic = { LINK_TYPE = "eth" }')
-    found = {}
-    for name, word in value.items():
-        if isinstance(word, bool) or not isinstance(word, str | int):
-            raise ValueError(f"nic: {name} must be a number or a word, not {word!r}")
-        known = nic.setting(name)
-        found[known] = nic.number(known, str(word))
-    return tuple(sorted(found.items()))
 
 
 def _waiver(number: int, row: Any) -> Waiver:

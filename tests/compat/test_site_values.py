@@ -172,7 +172,7 @@ def test_groups_of_a_site(tmp_path: Path) -> None:
     )
     want = Want.load("auto", site=site(tmp_path, text))
     first, second, third = want.group
-    assert first == Group("gpu[1-2]", (), expect=read_expect({"gpus": 8}))
+    assert first == Group("gpu[1-2]", "", expect=read_expect({"gpus": 8}))
     assert second.hosts == "gpu3"
     assert [(key, str(value)) for key, value in second.profile] == [
         ("path", "dmabuf"),

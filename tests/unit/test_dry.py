@@ -38,8 +38,7 @@ from toolkit.verbs.cli import init as beginning
 TELLING = {
     *("doctor", "plan", "verify", "history", "runs", "runs.show", "compare", "report", "drift"),
     *("expect", "gate"),
-    *("topology", "predict", "rehearse", "checks", "explain", "why", "hosts", "image.diff"),
-    *("topology", "predict", "checks", "explain", "why", "image.diff"),
+    *("topology", "predict", "rehearse", "checks", "explain", "why", "image.diff"),
 }
 
 
