@@ -90,9 +90,22 @@ def found(check: str, text: str) -> Finding:
                      "nvidia-peermem not found in directory /lib/modules/6.8.0\n",
                      "peermem.loaded", BROKEN, "could not be inserted", "",
                      id="modprobe-within-a-list"),
-        pytest.param("[1038619.6] infiniband efa_0: Failed to process command REG_MR (opcode 7) "
-                     "comp_status 1 err -12\n".replace("19.6", "19.687627"), "hca.health", UNKNOWN,
+        pytest.param("[1038619.687627] infiniband efa_0: Failed to process command REG_MR "
+                     "(opcode 7) comp_status 1 err -12\n", "hca.health", UNKNOWN,
                      "efa_0 refused process command REG_MR", "", id="efa-in-the-kernel-log"),
+        pytest.param("E20260821 12:30:19.433391 13 rdma_context.cpp:1343] DMA BUF supported "
+                     "required for GPU RDMA without nvidia-peermem\n", REGISTRATION, BROKEN,
+                     "without nvidia-", MODULE, id="a-program-that-misses-the-module"),
+        pytest.param("a:1:2 [4] ib_plugin.c:1615 NCCL WARN NET/IB : Got completion from peer "
+                     "10.2.2.3<54862> with status=12 opcode=0 len=0 vendor err 129\n", NCCL, BROKEN,
+                     "status=12", "NCCL_IB_GID_INDEX", id="nccl-retries-exceeded"),
+        pytest.param("a:1:2 [0] transport/net_ib.cu:788 NCCL WARN NET/IB : Got completion with "
+                     "error 4, opcode 1, len 21938, vendor err 81\n", NCCL, BROKEN, "error 4",
+                     "ACS", id="nccl-protection-error"),
+        pytest.param('2025/03/21 09:17:03 error creating new device: "missing RDMA device spec for '
+                     'device 0000:c4:00.0, RDMA device \\"issm\\" not found"\n',
+                     "ctr.rdma_devices", UNKNOWN, "issm not found", "bound to a driver",
+                     id="a-device-plugin-that-leaves-one-out"),
     ],
 )  # fmt: skip
 def test_what_a_program_says(text: str, check: str, status: Status, words: str, hint: str) -> None:
@@ -115,6 +128,17 @@ def test_what_a_program_says(text: str, check: str, status: Status, words: str, 
 )  # fmt: skip
 def test_one_way_that_ucx_did_not_find_is_no_proof_that_there_is_none(text: str) -> None:
     assert parse_verbs_log(text) == ()
+
+
+@pytest.mark.parametrize(
+    ("depends", "status"),
+    [("nvidia,ib_uverbs", Status.PASS), ("nvidia,ib_core", Status.PASS), ("", Status.FAIL)],
+)
+def test_a_stub_is_told_by_what_modinfo_says_that_it_depends_on(
+    depends: str, status: Status
+) -> None:
+    text = "filename:  /lib/modules/6.8.0/updates/dkms/nvidia-peermem.ko\nversion:  570.86.10\n"
+    assert found("peermem.stub", f"{text}depends:        {depends}\n").status is status
 
 
 def test_what_fails_twice_is_told_once_and_what_is_well_never() -> None:

@@ -23,6 +23,7 @@ from toolkit.errors import ExitCode
 LONG = True
 READING = (
     *("doctor", "plan", "compare", "report", "drift", "topology", "predict", "capture", "bundle"),
+    "rehearse",
     *("checks", "explain", "hosts", "demo", "runs"),
 )
 # What a page's reader has and a test has not: his files, runs, containers, cluster and its Slurm.

@@ -66,7 +66,7 @@ _OF_NVSHMEM = (
 _OF_VERBS = (
     r".*\b(?:(?:ibv_(?:exp_)?(?:reg|create|modify|open|alloc)|mlx5dv_|fi_mr_reg)\w*\b.*"
     r"\b(?:[Ff]ail|[Ee]rror|[Cc]annot|[Cc]ouldn't|[Uu]nable)|[Ff]ail\w* to register "
-    r"(?:\w+ )?(?:memory|MR|mr)\b)"
+    r"(?:\w+ )?(?:memory|MR|mr)\b|\.(?:cpp|cc|cu|c|h|py|rs|go):\d+\b.*\bnv\w*[_-]peer_?mem)"
 )
 # A line is looked at alone: \s at its beginning would try all blank lines behind each of them.
 # The more telling shape first: an NCCL log may quote anything, an address opens many lines.
@@ -240,7 +240,8 @@ KINDS = (
          r"|^(?:[a-z0-9-]+ +)?(?:pod/)?[a-z0-9][a-z0-9.-]+ +\d+/\d+ +[A-Z]\S+ +\d+(?: \([^)\n]*\))?"
          r" +\d+[smhdy]\w*(?: |$)"),
     Kind("device-plugin-log", "device-plugin-log", "",
-         r"^.*(?:no devices in device pool, |no Rdma Devices were found for resource "
+         r"^.*(?:error creating new device: \"|Starting K8s RDMA Shared Device Plugin"
+         r"|no devices in device pool, |no Rdma Devices were found for resource "
          r"|exposing \"\d+\" devices|device plugin endpoint (?:at|started)|New resource server is "
          r"created for \S+ ResourcePool|No devices found\. Waiting indefinitely"
          r"|Registered device plugin for '|' device marked unhealthy: |XidCriticalError: Xid="

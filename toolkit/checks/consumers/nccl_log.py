@@ -209,6 +209,17 @@ _TELLING = frozenset(
 )
 
 
+# What the status of a completion means: linux-rdma/rdma-core libibverbs/verbs.h, ibv_wc_status.
+OF_STATUS = {
+    4: "local protection error: the HCA may not reach the memory (ACS, or a translating IOMMU)",
+    5: "flushed, for an earlier failure: look for the first, perhaps in another rank's log",
+    10: "remote access error: the HCA there may not reach the memory that it was offered",
+    11: "remote operation error: the HCA there could not write (ACS, or a translating IOMMU)",
+    12: "retries exceeded: GIDs that do not reach each other (NCCL_IB_GID_INDEX), cable, fabric, "
+    "or an end that went away",
+    13: "the receiver was not ready in time: congestion, or an end that hangs",
+}
+_STATUS = re.compile(r"Got completion .*?with (?:error |status=)(\d+)")
 # The step that follows from a line of trouble: the first that is found.
 _STEPS = (
     (
@@ -226,6 +237,9 @@ def _way_out(told: NcclLog) -> str:
     """The step that follows from the log alone."""
     if any(each.name.startswith(tuple(_IMPOSSIBLE)) for each in told.devices):
         return "an HCA whose driver can register GPU memory"
+    for status in filter(None, map(_STATUS.search, told.troubles)):
+        if int(status[1]) in OF_STATUS:
+            return OF_STATUS[int(status[1])]
     for shape, step in _STEPS:
         if any(re.search(shape, each) for each in told.troubles):
             return step

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from toolkit.checks.check import Finding, Status, failed, unknown
+from toolkit.checks.consumers.nccl_log import OF_STATUS
 from toolkit.checks.gpu.gpu import NEVER, for_consumers
 from toolkit.checks.traffic.ports import RATES, by_path, named, pairs_told, wire_told
 from toolkit.checks.traffic.verdict import Goal, together, weigh
@@ -35,11 +36,6 @@ _WAYS_OUT = {
     "roce.gid); NVSHMEM_IB_GID_INDEX of the job",
     Trouble.QUEUES: "may the job use them? /dev/infiniband and CAP_IPC_LOCK in its container; "
     "for IBGDA see nvshmem's checks",
-}
-_OF_STATUS = {
-    4: "local protection error: the HCA may not reach the memory (ACS, or a translating IOMMU)",
-    10: "remote access error: the other end offered less memory; give both ends the same -s or -a",
-    12: "retries exceeded: cable, fabric, or an end that went away",
 }
 
 
@@ -123,7 +119,7 @@ def _broke_off(run: PerftestRun | None, trouble: PerftestTrouble, gpu_name: str)
             expected="GPU memory that the HCA can register",
             hint="see path.selected, and perftest.path for the tool",
         )
-    hint = _OF_STATUS.get(trouble.completion, "run it again, both ends with the same options")
+    hint = OF_STATUS.get(trouble.completion, "run it again, both ends with the same options")
     return unknown(f"it ended amid: {trouble}{before}", hint=hint)
 
 

@@ -47,6 +47,16 @@ class VerbsTrouble:
 _TROUBLES = (
     (Trouble.NO_WAY, r"neither nv_peer_mem,? (?:n?or) nvidia_peermem detected"),
     (Trouble.NO_WAY, r"Couldn't enable GPUDirect RDMA\b"),
+    # Any program's, in a line that says where in its source it stands.
+    (
+        Trouble.NO_WAY,
+        r"\.(?:cpp|cc|cu|c|h|py|rs|go):\d+\b.*\b(?:without|no|missing) nv\w*[_-]peer_?mem",
+    ),
+    (
+        Trouble.NO_WAY,
+        r"\.(?:cpp|cc|cu|c|h|py|rs|go):\d+\b.*\bnv\w*[_-]peer_?mem\w*.*\bnot (?:found|loaded"
+        r"|available|detected)",
+    ),
     (Trouble.REGISTER, r"\b(?:ibv_\w*reg\w*mr\w*|mlx5dv_reg\w*|fi_mr_reg\w*)\b.*\bfail"),
     (Trouble.REGISTER, r"\b[Ff]ail\w* to register (?:\w+ )?(?:memory|MR|mr)\b"),
     (Trouble.REGISTER, r"\bcannot register \w+ buf\b|\bUnable to register\b"),
