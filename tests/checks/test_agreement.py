@@ -175,7 +175,7 @@ def test_a_set_of_two_kinds_is_unlike_by_intent() -> None:
 def test_groups_of_the_sites_file_are_judged_apart() -> None:
     frames: dict[str, Frames] = {"gpu008": {"infiniband": ROCE}}
     assert judged(frames)["between.link-layer"].status is Status.FAIL
-    group = Group("gpu008", profile=(("role", Role.VM_HOST),))
+    group = Group("gpu008", "", profile=(("role", Role.VM_HOST),))
     wants = SiteWants(Want(), ((lambda host: host == "gpu008", group),))
     found = judged(frames, wants=wants)["between.link-layer"]
     assert (found.status, found.found) == (Status.PASS, "alike on 7 nodes")
