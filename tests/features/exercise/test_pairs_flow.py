@@ -13,17 +13,20 @@ from typing import cast
 
 import pytest
 
-from tests.features.exercise.exercising import captured, end_frames, frame, look, table
+from tests.features.exercise.exercising import TOOLS, captured, end_frames, frame, look, table
 from tests.unit.holdings import UVERBS, user
 from toolkit.errors import Outcome, TransportError, UsageError
 from toolkit.evidence import Evidence
+from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.exercise import Kind, Role, Test
 from toolkit.facts.slurm import SlurmConfig, SlurmNode
+from toolkit.features.exercise import cli_pairs as cli
 from toolkit.features.exercise import plan
 from toolkit.features.exercise import run_pairs as flow
 from toolkit.features.exercise.plan import ExerciseTerms
 from toolkit.features.exercise.plan_bisect import Bisect, FixedRounds, PairLedger
 from toolkit.features.exercise.plan_pairs import PairSet, PairWay, rounds
+from toolkit.features.exercise.plan_rails import ExerciseNode
 from toolkit.features.exercise.run import NodeReading
 from toolkit.features.exercise.run_pairs import PairsRan, PairTerms, run_pairs, taking_part
 from toolkit.features.slurm.io import Slurm
@@ -219,6 +222,24 @@ def test_ctrl_c_ends_what_runs_closes_every_way_and_keeps_what_was_measured(node
     assert [each.test.number for each in ran.results] == [101, 102, 103, 201]
     [folder] = [each for each in (nodes.folder / "runs").iterdir() if each.is_dir()]
     assert "exercise.201.drive.run" in (folder / "gpu1.evidence").read_text()
+
+
+def test_nodes_without_the_tools_are_told_so_and_nothing_is_asked() -> None:
+    """The tests of any pair stand for all: the first node may be the one that lacks them."""
+
+    def views(*lacking: str) -> dict[str, ExerciseNode]:
+        return {
+            name: ExerciseNode(
+                name, Node(captured("healthy")), look("" if name in lacking else TOOLS)
+            )
+            for name in NAMES[:4]
+        }
+
+    for lacking, any_runs in ((NAMES[:4], False), (NAMES[:1], True)):
+        pairs = PairSet(views(*lacking), ExerciseTerms())
+        found = cli._exercise(pairs, cli._ahead(PairWay.RING, pairs))
+        assert bool(found.tests) is any_runs
+        assert any("perftest is not installed on gpu1" in each for each in found.left_out)
 
 
 def _slurm(**states: str) -> Site:

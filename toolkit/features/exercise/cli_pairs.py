@@ -6,10 +6,12 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from toolkit.errors import ExitCode, Outcome, UsageError, worst
 from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
+from toolkit.facts.rdma.exercise import Test
 from toolkit.features.exercise.plan import Exercise, ExerciseTerms, limit_of
 from toolkit.features.exercise.plan_bisect import Bisect, FixedRounds, PairLedger
 from toolkit.features.exercise.plan_judge import JudgedTest
@@ -61,12 +63,13 @@ def pairs_measured(
             tuple(each.host for each in looked), (), _exercise(pairs, ahead), judging.threshold,
             ExitCode.PENDING, session.now, {}, simulated=opened.demo,
         )  # fmt: skip
-        if said.flag("check") or said.dry or not ahead.first:
+        tests = sheet.exercise.tests if sheet.exercise else ()
+        if said.flag("check") or said.dry or not tests:
             return _planned(session, pairs, ahead, sheet, left)
         meant = replace(opened, hosts=tuple(host for host in opened.hosts if host.name in views))
         how = counting(session, meant)
         if not opened.demo:
-            _consent(session, pairs, ahead)
+            _consent(session, pairs, ahead, tests)
         rounds_of = _rounds(way, pairs, judging.threshold)
         ran = run_pairs(meant, looked, pairs, rounds_of, terms=judging, how=how)
     ran.left.update(left)
@@ -135,7 +138,7 @@ def _exercise(pairs: PairSet, ahead: _Ahead) -> Exercise:
     """The tests of the first pair stand for all; what is left out is told of every node."""
     planned = [pairs.tests(ends, at) for at, ends in enumerate(ahead.first, start=1)]
     left = dict.fromkeys(each for one in planned for each in one.left_out)
-    return Exercise(planned[0].tests if planned else (), tuple(left), ())
+    return Exercise(next((one.tests for one in planned if one.tests), ()), tuple(left), ())
 
 
 def _planned(
@@ -152,21 +155,26 @@ def _planned(
     if plan := sheet.exercise:
         lines += ["", f"Each run is of {counted(len(plan.tests), 'test')}:"]
         lines += [f"   {test.title}" for test in plan.tests]
-    session.say("\n".join([*lines, *left_lines({**_by_host(sheet), **left})]))
-    code = ExitCode.PENDING if ahead.first else ExitCode.UNKNOWN
+    session.say("\n".join([*lines, *_left_out(sheet, left)]))
+    code = ExitCode.PENDING if plan and plan.tests else ExitCode.UNKNOWN
     if session.said.flag("json"):
         sys.stdout.write(dumps(document(replace(sheet, code=code))))
     return code
 
 
-def _by_host(sheet: ExerciseReport) -> dict[str, str]:
-    """Why some tests are left out, by node."""
-    told = [each.partition(": ") for each in (sheet.exercise.left_out if sheet.exercise else ())]
-    return {host: why for host, _, why in told if host in sheet.hosts}
+def _left_out(sheet: ExerciseReport, left: Mapping[str, str] = MappingProxyType({})) -> list[str]:
+    """Lines that tell why some tests are left out, and which nodes took no part."""
+    told = sheet.exercise.left_out if sheet.exercise else ()
+    parts = [each.partition(": ") for each in told]
+    by_host = {host: why for host, _, why in parts if host in sheet.hosts}
+    others = [
+        each for each, (host, _, _) in zip(told, parts, strict=True) if host not in sheet.hosts
+    ]
+    lines = [line for each in others for line in wrapped(f"left out   {each}", rest=11 * " ")]
+    return left_lines(by_host) + left_lines(left) + (["", *lines] if lines else [])
 
 
-def _consent(session: Session, pairs: PairSet, ahead: _Ahead) -> None:
-    tests = pairs.tests(ahead.first[0], 1).tests
+def _consent(session: Session, pairs: PairSet, ahead: _Ahead, tests: Sequence[Test]) -> None:
     runs = f"{counted(ahead.runs, 'run')} in {counted(ahead.rounds, 'round')}"
     most = max(map(limit_of, tests), default=0)
     each = f"{counted(len(tests), 'test')} each, of {pairs.terms.seconds} s and {most} s at most"
@@ -206,7 +214,7 @@ def _told(session: Session, sheet: ExerciseReport, report: PairsReport) -> ExitC
     lines = ["simulated: no data was moved, the figures are made up"] if sheet.simulated else []
     lines += pair_lines(report, session.paint, verbose=session.said.flag("verbose"))
     lines += decline_lines(sheet.declined)
-    lines += left_lines(_by_host(sheet))
+    lines += _left_out(sheet)
     lines += [line for each in sheet.troubles for line in wrapped(f"note: {each}", rest="      ")]
     session.say("\n".join(lines).rstrip())
     if session.said.text("html"):

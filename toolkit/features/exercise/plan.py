@@ -114,7 +114,7 @@ def plan_rail(
     tests = _of_rail(one, other, rail, terms, left, host_tests=both)
     found = (test for test in tests if test.tool in PERFTEST)
     numbered = tuple(replace(test, number=at) for at, test in enumerate(found, start=first))
-    return Exercise(numbered, tuple(dict.fromkeys(left)), ())
+    return Exercise(numbered, tuple(e for e in dict.fromkeys(left) if "UCX" not in e), ())
 
 
 def _labels(tests: tuple[Test, ...]) -> tuple[str, ...]:
