@@ -249,8 +249,8 @@ def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
         ),
         Tier(
             "wheel",
-            "what pip installs is whole",
-            (_pytest("wheel", "tests/wheel", parallel=False),),
+            "what is published is whole: wheel, gdr.pyz, deb and rpm",
+            (_pytest("wheel", "tests/wheel", parallel=False, few=for_few("wheel")),),
             first=True,
             waits=True,  # for pip; and it has no work for a second processor
         ),

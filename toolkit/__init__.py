@@ -1,4 +1,4 @@
 """From a bare driver install to proven GPUDirect RDMA."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 DEFAULT_PROFILE = "auto"

@@ -173,6 +173,20 @@ def _folder(name: str, package: Path) -> Path:
     )
 
 
+def commit() -> str:
+    """The commit that this is of, of a checkout or as it was built; "" where that is not known."""
+    with suppress(OSError):
+        return PACKAGE.joinpath("commit.txt").read_text("utf-8").strip()
+    if not (PACKAGE.parent / ".git").exists():
+        return ""
+    import subprocess  # noqa: PLC0415 only they pay for it
+
+    words = ("git", "-C", str(PACKAGE.parent), "describe", "--always", "--dirty", "--exclude=*")
+    with suppress(OSError):
+        return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
+    return ""
+
+
 def program() -> str:
     """How this program was called, as far as one who reads it can call it again from here."""
     own = Path(sys.argv[0])
@@ -180,6 +194,10 @@ def program() -> str:
         return "gdr"
     if own.parts[-2:] == ("cli", "__main__.py"):
         return "python -m toolkit.cli"
+    if own.suffix == ".pyz":
+        return (
+            shlex.quote(sys.argv[0]) if len(own.parts) > 1 else f"python3 {shlex.quote(own.name)}"
+        )
     root = PACKAGE.parent
     if not (root / "invokew").is_file():
         return "invoke"  # tasks of their own, over an installed package

@@ -22,7 +22,7 @@ def _end(*_: object) -> None:
 def _ours() -> bool:
     """Whether this process is our program, rather than somebody's who imports us."""
     own = Path(sys.argv[0]) if sys.argv else Path()
-    return own.name in _PROGRAMS or own.parts[-2:] == ("cli", "__main__.py")
+    return own.name in _PROGRAMS or own.suffix == ".pyz" or own.parts[-2:] == ("cli", "__main__.py")
 
 
 def begin() -> None:
