@@ -33,7 +33,7 @@ def ran(folder: Path, text: str, *words: str) -> subprocess.CompletedProcess[str
     (folder / "test_site.py").write_text(text)
     return subprocess.run(
         [
-            *(sys.executable, "-W", "error", "-m", "pytest", "-p", "toolkit.suites.options"),
+            *(sys.executable, "-W", "error", "-m", "pytest", "-p", "gdr_toolkit.pytest_plugin"),
             *("-p", "no:cacheprovider", "-rA", "--color=no", *words),
         ],
         cwd=folder,

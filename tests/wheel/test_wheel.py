@@ -21,7 +21,8 @@ from toolkit import __version__
 from toolkit.errors import ToolkitError
 
 # Folders whose every file belongs into the wheel, and where each lies there.
-SHIPPED = {"toolkit": "toolkit", "templates": "toolkit/templates", "playbooks": "toolkit/playbooks"}
+_DATA = {"templates": "toolkit/templates", "playbooks": "toolkit/playbooks"}
+SHIPPED = {"toolkit": "toolkit", "gdr_toolkit": "gdr_toolkit", **_DATA}
 
 
 def _refused(*words: str | Path, cwd: Path) -> str:
@@ -93,7 +94,7 @@ def test_every_file_of_the_package_is_inside(wheel: Path) -> None:
 def test_nothing_else_is_inside(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as packed:
         tops = {name.split("/")[0] for name in packed.namelist()}
-    assert tops == {"toolkit", f"gdr_toolkit-{__version__}.dist-info"}
+    assert tops == {"toolkit", "gdr_toolkit", f"gdr_toolkit-{__version__}.dist-info"}
 
 
 def test_the_bill_of_materials_is_inside_where_pep_770_has_it(wheel: Path) -> None:
@@ -227,7 +228,11 @@ def test_packages_for_two_pythons_lie_side_by_side_or_are_refused(tmp_path: Path
 
 @pytest.mark.packagers
 def test_deb_and_rpm_place_that_folder_and_a_command(tree: release.Tree, tmp_path: Path) -> None:
-    small = {name: data for name, data in tree.items() if name.startswith(("toolkit/", "invoke"))}
+    small = {
+        name: data
+        for name, data in tree.items()
+        if name.startswith(("toolkit/", "gdr_toolkit", "invoke"))
+    }
     deb = release.deb_file(small, "x86_64", tmp_path)
     _run("dpkg-deb", "--extract", deb, tmp_path / "root", cwd=tmp_path)
     place = tmp_path / "root" / release.HOME

@@ -117,7 +117,7 @@ def run_suite(access: Access, wants: Wants, *, verbose: bool) -> SuiteResult:
     # One of the two: together -q and -v are neither, and no case would be named.
     arguments = [str(SUITES), *(("-v", "-rfs") if verbose else ("-q", "-rf"))]
     arguments += ["--tb=short", "--no-header", "-o", "addopts="]
-    arguments += ["-p", "no:cacheprovider", "-p", "toolkit.suites.options"]
+    arguments += ["-p", "no:cacheprovider", "-p", "gdr_toolkit.pytest_plugin"]
     cases = Cases(ledger)
     with tempfile.TemporaryDirectory(prefix="gdr-verify-") as place:
         xml = Path(place, "verify.xml")
