@@ -122,6 +122,7 @@ class Want:
     group: tuple[Group, ...] = ()  # as the file has them; toolkit/groups.py resolves their hosts
     taken: bool = False  # the path is the one that the node takes, and no profile's
     compat: Compat = field(default_factory=shipped, repr=False)
+    own: tuple[Any, ...] = field(default=(), repr=False)  # checks of the site; Any: these are above
 
     @classmethod
     def load(cls, profile: str, *, site: Path | None = None) -> Want:
@@ -343,7 +344,7 @@ def _limits(value: Any) -> RolloutLimits:
 
 _GROUP_KEYS = {"hosts", "profile", "expect", "waivers"}
 _LIMIT_KEYS = {"max_unavailable", "nodes"}
-_SAID = {"passport", "passport_key", "taken"}  # on the command line, of one run; of one node
+_SAID = {"passport", "passport_key", "taken", "own"}  # on the command line, of one run; of one node
 _SHAPED: dict[str, Callable[[Any], Any]] = {
     "signing": _signing,
     "bundles": _bundles,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from difflib import get_close_matches
 
 from toolkit.checks import expected, host, image, inventory, measured
@@ -199,21 +200,23 @@ ALL: tuple[Check, ...] = (
 BY_ID = {check.id: check for check in ALL}
 
 
-def named(name: str) -> Check:
+def named(name: str, own: Sequence[Check] = ()) -> Check:
     """The check of this id.
 
+    :param own: a site's.
     :raises UsageError: for an unknown id, with the nearest known ones.
     """
-    if name in BY_ID:
-        return BY_ID[name]
+    known = {**BY_ID, **{each.id: each for each in own}}
+    if name in known:
+        return known[name]
     topic = name.partition(".")[0].lower()
     near = (
-        [known for known in BY_ID if topic and known.startswith(topic)]
-        or [known for known in BY_ID if name and name.lower() in known]
-        or get_close_matches(name.lower(), BY_ID, n=5)
+        [each for each in known if topic and each.startswith(topic)]
+        or [each for each in known if name and name.lower() in each]
+        or get_close_matches(name.lower(), known, n=5)
     )
     # The one that was meant first, and the others of its topic in their own order.
     meant = get_close_matches(name.lower(), near, n=1)
-    near.sort(key=lambda known: known not in meant)
+    near.sort(key=lambda each: each not in meant)
     hint = f"known: {', '.join(near)}" if near else "the verb checks lists them all"
     raise UsageError(f"no check {name!r}", hint=hint)

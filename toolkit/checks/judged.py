@@ -118,7 +118,7 @@ _ANSWERS: Answers[Judged] = Answers(256)
 
 def _judged(node: Node, want: Want) -> Judged:
     """What holds for every node with these sources."""
-    verdicts = tuple(check(node, want) for check in ALL)
+    verdicts = tuple(check(node, want) for check in (*ALL, *want.own))
     return Judged(
         "",
         verdicts,

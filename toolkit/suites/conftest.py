@@ -59,7 +59,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         names = host_names(metafunc.config)
         metafunc.parametrize("host_name", names, ids=map(case_id, names), scope="session")
     if "check" in metafunc.fixturenames:
-        metafunc.parametrize("check", ALL, ids=_check_id)
+        wants = metafunc.config.stash.get(WANT, None)
+        own = wants.of("").own if wants else ()
+        metafunc.parametrize("check", (*ALL, *own), ids=_check_id)
 
 
 def pytest_collection_modifyitems(config: pytest.Config) -> None:

@@ -17,6 +17,7 @@ from toolkit.progress import Progress, Silent
 from toolkit.ssh.credentials import Credentials
 from toolkit.ssh.limits import ANSWER, ROOM_S
 from toolkit.ssh.pool import FANOUT
+from toolkit.want import Want
 
 if TYPE_CHECKING:  # imported where a fleet is opened
     from toolkit.features.slurm.run.nodes import Site
@@ -82,6 +83,18 @@ class Fleet:
                 hint="name those that there are with --hosts",
             )
         return replace(self, hosts=hosts)
+
+
+def wanted(profile: str, site: str) -> Want:
+    """The wanted state, by the name of a profile and the site's file or folder; "" for none.
+
+    :raises UsageError: one of them cannot be read.
+    """
+    if site and Path(site).is_dir():
+        from toolkit.verbs.site_folder import load  # noqa: PLC0415 only they pay for it
+
+        return load(profile, Path(site))
+    return Want.load(profile, site=Path(site) if site else None)
 
 
 def state_dir() -> Path:

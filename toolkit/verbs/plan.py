@@ -91,7 +91,7 @@ def aimed(node: Node, judged: Judged, want: Want) -> tuple[dict[str, Verdict], W
         return verdicts, here
     peermem = replace(here, path=PeerPath.PEERMEM)
     if verdicts[other.id].status is Status.FAIL:
-        return {each.id: each(node, peermem) for each in ALL}, peermem
+        return {each.id: each(node, peermem) for each in (*ALL, *want.own)}, peermem
     return verdicts, peermem if node.fresh().owned else here
 
 

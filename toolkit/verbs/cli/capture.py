@@ -111,7 +111,9 @@ def _incident(session: Session) -> ExitCode:
     report = dumps(document("doctor", said.text("profile"), told, code, session.now))
     notes = {"report.json": report, "about.txt": _about(said, file.name)}
     if said.text("site"):
-        site = Path(said.text("site")).read_text(encoding="utf-8")
+        place = Path(said.text("site"))
+        file_ = place / "site.toml" if place.is_dir() else place
+        site = file_.read_text(encoding="utf-8") if file_.exists() else ""
         notes["site.toml"] = scrubber.text(site) if said.flag("scrub") else site
     write_incident(file, evidence, notes)
     session.say(str(file))
