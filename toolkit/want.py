@@ -147,8 +147,9 @@ def _profile_file(profile: str, beside: Path = Path()) -> Path:
     shipped = PROFILES / f"{profile}.toml"
     if profile in profiles():
         return shipped
-    if (beside / profile).is_file():
-        return beside / profile
+    for own in (beside / profile, beside / "profiles" / f"{profile}.toml"):
+        if own.is_file():
+            return own
     raise UsageError(
         f"no profile {profile!r}",
         hint=f"name one of {', '.join(profiles())}, or a TOML file",

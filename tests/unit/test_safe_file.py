@@ -258,6 +258,9 @@ def test_code_of_another_user_or_behind_a_link_of_his_is_not_run(tmp_path: Path)
     (file := tmp_path / "check.py").write_text("")
     os.chown(file, NOBODYS, NOBODYS)
     assert others_may_write(file) == f"{file} is of user {NOBODYS}"
+    os.chown(file, 0, 100)
+    file.chmod(0o664)
+    assert others_may_write(file) == f"{file} may be written by others"
     (real := tmp_path / "real").mkdir()
     (shared := tmp_path / "shared").mkdir()
     (shared / "site").symlink_to(real)

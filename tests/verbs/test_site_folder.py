@@ -14,6 +14,8 @@ from tests.invoked import gdr
 from tests.unit.test_safe_file import NOBODYS
 from toolkit.compat.reader import shipped
 from toolkit.errors import ExitCode, UsageError
+from toolkit.groups import resolved
+from toolkit.hosts.host import Inventory
 from toolkit.plan import templates
 from toolkit.verbs.access import wanted
 from toolkit.verbs.site_folder import load, made_from
@@ -73,6 +75,13 @@ def test_profiles_rows_and_the_sites_file_come_together(site: Path) -> None:
     assert (want.path, want.ofed, want.role) == ("dmabuf", "inbox", "bare-metal")
     assert len(want.compat.consumers) == len(shipped().consumers) + 1
     assert [each.id for each in want.own] == ["site.rack"]
+
+
+def test_a_group_has_its_profile_and_the_sites_checks(site: Path) -> None:
+    (site / "site.toml").write_text('[[group]]\nhosts = "gpu1"\nprofile = "lab"\n')
+    wants = resolved(load("auto", site), lambda: Inventory({}, {}), "site.toml")
+    assert (wants.of("gpu1").path, wants.of("gpu2").path) == ("dmabuf", None)
+    assert [each.id for each in wants.of("gpu1").own] == ["site.rack"]
 
 
 def test_its_template_goes_before_ours_and_leaves_no_trace_of_its_first_line(site: Path) -> None:
