@@ -67,13 +67,20 @@ _PYTHON = " or ".join(f"python(abi) = 3.{n}" for n in range(PYTHONS[0], PYTHONS[
 
 
 def release(out: Path, machines: Iterable[str] = ()) -> ExitCode:
-    """Make all of it, and SHA256SUMS. :raises ToolkitError: a program fails; see above it."""
+    """Make all of it, and SHA256SUMS.
+
+    :raises ToolkitError: a program fails, see above it; or the commit's tag is another version's.
+    """
+    words = ("git", "-C", str(ROOT), "tag", "--points-at", "HEAD", "v*")
+    if note := untagged(subprocess.run(words, capture_output=True, text=True, check=False).stdout):
+        say(note)
     out.mkdir(parents=True, exist_ok=True)
     _run("build", "--no-isolation", "--outdir", out, ROOT)
     wheel = out / f"gdr_toolkit-{__version__}-py3-none-any.whl"
     made, code = [wheel, out / f"gdr_toolkit-{__version__}.tar.gz"], ExitCode.OK
     for machine in machines or (platform.machine(),):
-        files = merged([wheel, *fetched(machine)])
+        with tempfile.TemporaryDirectory(prefix="gdr-wheels-") as folder:
+            files = merged([wheel, *fetched(machine, Path(folder))])
         made.append(pyz_file(files, machine, out))
         for pack in (deb_file, rpm_file):
             try:
@@ -88,15 +95,27 @@ def release(out: Path, machines: Iterable[str] = ()) -> ExitCode:
     return code
 
 
+def untagged(tags: str) -> str:
+    """What is to be said of a commit without a tag; "" of one that has the version's.
+
+    :raises ToolkitError: it has another version's.
+    """
+    if f"v{__version__}" in tags.split():
+        return ""
+    if tags.strip():
+        said = f"this commit is tagged {tags.strip()}, and toolkit/__init__.py has {__version__}"
+        raise ToolkitError(said, hint="both are to say the same")
+    return f"note: this commit is no release: git tag v{__version__}"
+
+
 def _run(module: str, *words: str | Path) -> None:
     done = subprocess.run([sys.executable, "-m", module, *map(str, words)], check=False)
     if done.returncode:
         raise ToolkitError(f"python -m {module} failed", hint="see above for what it said")
 
 
-def fetched(machine: str) -> tuple[Path, ...]:
-    """The wheels of requirements.lock for all Pythons; they lie among temporary files."""
-    folder = Path(tempfile.mkdtemp(prefix="gdr-wheels-"))
+def fetched(machine: str, folder: Path) -> tuple[Path, ...]:
+    """The wheels of requirements.lock for all Pythons, by pip, into the folder."""
     platforms = [f"--platform={each}_{machine}" for each in _GLIBC]
     for minor in range(PYTHONS[0], PYTHONS[1] + 1):
         words = ("--quiet", "--no-deps", "--require-hashes", "--only-binary=:all:", *platforms)

@@ -155,7 +155,7 @@ MARKS["root"] = (SUPERUSER,)
 MARKS["minisign"] = (MINISIGN,)
 MARKS["sudo"] = (SUDO,)
 MARKS["token"] = (SOFTHSM, PKCS11)
-MARKS["packagers"] = (DPKG, Tool("rpmbuild", "rpm"), Tool("lintian", "lintian"))
+MARKS["packagers"] = (Tool("rpmbuild", "rpm"), Tool("lintian", "lintian"))
 MARKS["uefi"] = (OVMF,)
 MARKS["podman"] = (
     Tool("podman", "podman"),

@@ -226,6 +226,13 @@ def test_packages_for_two_pythons_lie_side_by_side_or_are_refused(tmp_path: Path
         release.merged(wheels)
 
 
+def test_a_version_is_that_of_its_tag() -> None:
+    assert not release.untagged(f"v{__version__}\n")
+    assert f"git tag v{__version__}" in release.untagged("")
+    with pytest.raises(ToolkitError, match=r"tagged v9\.9\.9, and"):
+        release.untagged("v9.9.9\n")
+
+
 @pytest.mark.packagers
 def test_deb_and_rpm_place_that_folder_and_a_command(tree: release.Tree, tmp_path: Path) -> None:
     small = {
