@@ -249,8 +249,8 @@ def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
         ),
         Tier(
             "wheel",
-            "what is published is whole: wheel, gdr.pyz, deb and rpm",
-            (_pytest("wheel", "tests/wheel", parallel=False, few=for_few("wheel")),),
+            "what is published is whole: wheel and gdr.pyz",
+            (_pytest("wheel", "tests/wheel", parallel=False),),
             first=True,
             waits=True,  # for pip; and it has no work for a second processor
         ),

@@ -178,7 +178,6 @@ FOR_FEW = {
     "builds": ("packagers", "uefi"),
     "machine": ("pipelines",),
     "kube": ("podman",),
-    "wheel": ("packagers",),
 }
 
 

@@ -233,27 +233,6 @@ def test_a_version_is_that_of_its_tag() -> None:
         release.untagged("v9.9.9\n")
 
 
-@pytest.mark.packagers
-def test_deb_and_rpm_place_that_folder_and_a_command(tree: release.Tree, tmp_path: Path) -> None:
-    small = {
-        name: data
-        for name, data in tree.items()
-        if name.startswith(("toolkit/", "gdr_toolkit", "invoke"))
-    }
-    deb = release.deb_file(small, "x86_64", tmp_path)
-    _run("dpkg-deb", "--extract", deb, tmp_path / "root", cwd=tmp_path)
-    place = tmp_path / "root" / release.HOME
-    assert __version__ in _run(sys.executable, "-IBS", place, "--version", cwd=tmp_path)
-    assert f"-I /{release.HOME} " in (tmp_path / "root" / "usr" / "bin" / "gdr").read_text()
-    told = _run("dpkg-deb", "--field", deb, "Version", "Architecture", "Depends", cwd=tmp_path)
-    assert f"Version: {__version__}\nArchitecture: amd64\n" in told
-    assert "python3.11 | python3.12" in told
-    rpm = release.rpm_file(small, "x86_64", tmp_path)
-    listed = _run("rpm", "--dbpath", tmp_path / "db", "-qlp", rpm, cwd=tmp_path).split()
-    files = [f"/{each.relative_to(tmp_path / 'root')}" for each in place.rglob("*")]
-    assert {*listed} == {*files, f"/{release.HOME}", "/usr/bin/gdr"}
-
-
 def test_the_version_names_the_commit_that_the_wheel_was_made_of(installed: Path) -> None:
     git = ("git", "-C", ROOT, "describe", "--always", "--dirty", "--exclude=*")
     commit = _run(*git, cwd=installed).strip()
