@@ -24,7 +24,7 @@ _FOREIGN = pytest.StashKey[str]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("gdr-toolkit", "gdr-toolkit, for --pyargs toolkit.suites")
     group.addoption("--gdr-profile", default="auto", help="wanted state: a name or TOML file")
-    group.addoption("--gdr-site", default="", help="the site's own TOML file over the profile")
+    group.addoption("--gdr-site", default="", help="the site's own TOML file, or folder")
     group.addoption("--gdr-inventory", default="", help="Ansible inventory, INI or YAML")
     group.addoption("--gdr-transport", default="paramiko", help="paramiko, openssh or local")
     group.addoption("--gdr-no-become", action="store_true", help="do not use sudo")

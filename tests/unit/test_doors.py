@@ -101,5 +101,3 @@ def test_the_verbs_are_a_namespace_in_a_collection_of_ones_own(tmp_path: Path) -
     assert "invoke gdr.plan --hosts demo-iommu shows" in done.stderr
     told = run(tmp_path, "invoke", "gdr.explain", "--help").stdout
     assert "gdr.explain" in told
-    told = run(tmp_path, "invoke", "gdr.runs.show", "none").stderr
-    assert told.startswith("error: none: no journal of such a run\n next: ")
