@@ -136,6 +136,14 @@ def test_what_would_be_passed_over_is_refused(name: str, text: str, said: str, s
         load("auto", site)
 
 
+def test_a_mistake_in_a_check_keeps_nobody_from_taking_back(site: Path) -> None:
+    (site / "checks" / "os.py").write_text("import os\n")
+    words = ("--site", str(site), "--hosts", "127.0.0.1:1", "--yes")
+    done = gdr("rollback", *words, state=site.parent / "state", cwd=site.parent)
+    assert done.returncode == ExitCode.UNREACHABLE, done.stderr
+    assert gdr("plan", *words, state=site.parent / "state").returncode == ExitCode.USAGE
+
+
 def test_a_folder_without_any_part_is_none_of_a_site(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is no folder of a site"):
         wanted("auto", str(tmp_path))

@@ -89,7 +89,7 @@ WANT = (
         "wanted state: a name from toolkit/profiles or a TOML file",
         "p",
     ),
-    Option("site", "", "the site's own TOML file over the profile (role, waivers), or its folder (docs/site.md)"),
+    Option("site", "", "the site's own TOML file over the profile, or its folder (docs/site.md)"),
 )
 OUTPUT = (
     Option(

@@ -85,6 +85,12 @@ class Fleet:
         return replace(self, hosts=hosts)
 
 
+def site_file(site: str) -> Path | None:
+    """The site's file, of its folder where that is named; None without one."""
+    file = Path(site, "site.toml") if site and Path(site).is_dir() else Path(site)
+    return file if site and (file.exists() or file == Path(site)) else None
+
+
 def wanted(profile: str, site: str) -> Want:
     """The wanted state, by the name of a profile and the site's file or folder; "" for none.
 
@@ -94,7 +100,7 @@ def wanted(profile: str, site: str) -> Want:
         from toolkit.verbs.site_folder import load  # noqa: PLC0415 only they pay for it
 
         return load(profile, Path(site))
-    return Want.load(profile, site=Path(site) if site else None)
+    return Want.load(profile, site=site_file(site))
 
 
 def state_dir() -> Path:
