@@ -111,6 +111,7 @@ class Want:
     modules: Modules = Modules.DKMS
     companions: tuple[str, ...] = ()  # of COMPANIONS: delivered too, where modules are built
     bios: tuple[tuple[str, str], ...] = ()  # ("smt", "off"): settings that the site wants its way
+    nic: tuple[tuple[str, int], ...] = ()  # ("LINK_TYPE", 2): firmware of HCAs, the site's way
     signing: SigningPaths | None = None  # None: whatever key DKMS has made for itself
     passport: bool = False  # a node without a passport fails; said by options alone
     passport_key: str = ""  # file of keys: one of them must have signed it; "" for unsigned
@@ -252,8 +253,8 @@ def _value(key: str, value: Any) -> Any:
         if not isinstance(value, list) or not set(map(str, value)) <= set(COMPANIONS):
             raise ValueError(f"companions must be a list of {', '.join(COMPANIONS)}")
         return tuple(str(each) for each in dict.fromkeys(value))
-    if key == "bios":
-        return _bios(value)
+    if key in {"bios", "nic"}:
+        return _bios(value) if key == "bios" else _nic(value)
     if key == "consumers":
         if not isinstance(value, dict):
             raise ValueError('consumers must be a table: consumers = { nccl = "2.27" }')
@@ -365,6 +366,21 @@ def _bios(value: Any) -> tuple[tuple[str, str], ...]:
         if not isinstance(word, str) or not word.strip():
             raise ValueError(f'bios: {name} must be a word such as "on", not {word!r}')
     return tuple(sorted(value.items()))
+
+
+def _nic(value: Any) -> tuple[tuple[str, int], ...]:
+    """The table [nic]: setting in the firmware of HCAs, and a number or a word for it."""
+    from toolkit.compat import nic  # noqa: PLC0415 only who says so pays for it
+
+    if not isinstance(value, dict):
+        raise ValueError('nic must be a table: nic = { LINK_TYPE = "eth" }')
+    found = {}
+    for name, word in value.items():
+        if isinstance(word, bool) or not isinstance(word, str | int):
+            raise ValueError(f"nic: {name} must be a number or a word, not {word!r}")
+        known = nic.setting(name)
+        found[known] = nic.number(known, str(word))
+    return tuple(sorted(found.items()))
 
 
 def _waiver(number: int, row: Any) -> Waiver:

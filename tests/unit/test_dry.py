@@ -29,6 +29,7 @@ from toolkit.features.exercise import cli as exercising
 from toolkit.features.image import cli as image
 from toolkit.features.iommu_groups import cli
 from toolkit.features.kubernetes import cli as kubernetes
+from toolkit.features.nic import cli as firmware
 from toolkit.features.reload import cli as reloading
 from toolkit.verbs.cli import budget, capture, demo, plan, provision
 from toolkit.verbs.cli import init as beginning
@@ -37,7 +38,7 @@ from toolkit.verbs.cli import init as beginning
 TELLING = {
     *("doctor", "plan", "verify", "history", "runs", "runs.show", "compare", "report", "drift"),
     *("expect", "gate"),
-    *("topology", "predict", "checks", "explain", "why", "hosts", "image.diff"),
+    *("topology", "predict", "rehearse", "checks", "explain", "why", "hosts", "image.diff"),
 }
 
 
@@ -72,6 +73,9 @@ ROWS = {
         "_apply",
         bios,
         "access replace open_bmcs look_all _consent BiosRun _tell_planned",
+    ),
+    "nic": Row(
+        "--hosts a --set ATS_ENABLED=off --role vm --apply --yes", "_write", firmware, "look"
     ),
     "image": Row("--root . --yes", "_prepare", image, "chosen_kernels"),
     "build": Row(

@@ -121,7 +121,7 @@ ALL: tuple[Check, ...] = (
     roce.gid,
     roce.mtu,
     roce.qos,
-    rdma.registration,
+    registration.refused,
     rdma.memlock,
     hca.memlock_now,
     hca.selinux,

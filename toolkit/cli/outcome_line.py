@@ -45,7 +45,7 @@ _BY_CHECKS = frozenset(
     | {"drift", "verify", "rollback", "undo", "reload"}
 )
 # Of what these could not read the verdicts tell as well.
-_LOOKS = frozenset({"compare", "topology", "predict", "expect", "capture", "iommu"})
+_LOOKS = frozenset({"compare", "topology", "predict", "rehearse", "expect", "capture", "iommu"})
 _READERS = {"doctor", "report", "plan", "bundle", "playbook", "drift", "verify", *_LOOKS}
 _ABOUT_THE_WAY = (ExitCode.UNREACHABLE, ExitCode.INTERRUPTED)
 # Where it is another one: a verb does not send to itself.
