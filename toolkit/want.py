@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit import DEFAULT_PROFILE as DEFAULT_PROFILE  # noqa: PLC0414 # for who loads a profile
-from toolkit.compat.bios import BiosRole
+from toolkit.compat.bios import read_wanted_bios
 from toolkit.compat.reader import Compat, shipped
 from toolkit.errors import UsageError
 from toolkit.expect import Expect, read_expect
@@ -68,6 +68,7 @@ class Group:
     """A table of [[group]]: hosts of which something of their own holds."""
 
     hosts: str  # node set: "@gb200", "gpu[001-128]"
+    named: str  # its profile, as the file calls it; "" for none
     profile: tuple[tuple[str, Any], ...] = ()  # what its profile says, as fields of Want
     expect: Expect = field(default_factory=Expect)
     waivers: tuple[Waiver, ...] = ()
@@ -96,6 +97,20 @@ class Bundles:
 
 
 @dataclass(frozen=True, slots=True)
+class Selection:
+    """Which checks are judged in one run, by their ids: --only and --skip. All, without either."""
+
+    only: frozenset[str] = frozenset()
+    skip: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.only or self.skip)
+
+    def has(self, check: str) -> bool:
+        return (not self.only or check in self.only) and check not in self.skip
+
+
+@dataclass(frozen=True, slots=True)
 class Want:
     """The wished-for state of a node."""
 
@@ -121,6 +136,7 @@ class Want:
     mig: str = "any"  # one of MIG: what the GPUs are meant to be
     expect: Expect = field(default_factory=Expect)  # what is to be there
     group: tuple[Group, ...] = ()  # as the file has them; toolkit/groups.py resolves their hosts
+    checks: Selection = Selection()  # which count; said by options alone
     taken: bool = False  # the path is the one that the node takes, and no profile's
     compat: Compat = field(default_factory=shipped, repr=False)
     own: tuple[Any, ...] = field(default=(), repr=False)  # checks of the site; Any: these are above
@@ -151,20 +167,19 @@ def _profile_file(profile: str, beside: Path = Path()) -> Path:
     for own in (beside / profile, beside / "profiles" / f"{profile}.toml"):
         if own.is_file():
             return own
-    raise UsageError(
-        f"no profile {profile!r}",
-        hint=f"name one of {', '.join(profiles())}, or a TOML file",
-    )
+    hint = f"name one of {', '.join(profiles())}, or a TOML file"
+    raise UsageError(f"no profile {profile!r}", hint=hint)
 
 
 def _apply(want: Want, file: Path) -> Want:
     table = _table(file)
     try:
+        _read_expected(table, file, {"expect", "group"})
         if "compat" in table:
             want = replace(want, compat=want.compat.overlaid(table.pop("compat")))
         if "group" in table:
             want = replace(want, group=_groups(table, file))
-        return replace(want, **_typed(table))
+        return replace(want, **{k: _value(k, v) for k, v in table.items() if k != "group"})
     except ValueError as why:
         hint = f"mend that key in {file}; what each takes: docs/guide.md, the site's file"
         raise UsageError(f"{file}: {why}", hint=hint) from why
@@ -187,14 +202,6 @@ def _table(file: Path) -> dict[str, Any]:
     return table
 
 
-def _typed(table: dict[str, Any]) -> dict[str, Any]:
-    """The fields of Want that a table gives.
-
-    :raises ValueError: likewise.
-    """
-    return {key: _value(key, value) for key, value in table.items() if key != "group"}
-
-
 def _groups(table: dict[str, Any], file: Path) -> tuple[Group, ...]:
     """The tables of [[group]].
 
@@ -215,14 +222,27 @@ def _groups(table: dict[str, Any], file: Path) -> tuple[Group, ...]:
         if not isinstance(row["hosts"], str) or not row["hosts"].strip():
             raise ValueError(f'group {number}: hosts must be a node set such as "gpu[001-128]"')
         try:
+            _read_expected(row, file, {"expect"})
             given = {key: _value(key, row[key]) for key in ("expect", "waivers") if key in row}
         except ValueError as why:
             raise ValueError(f"group {number}: {why}") from why
-        if any(each.hosts for each in given.get("waivers", ())):
-            raise ValueError(f"group {number}: its waivers are for its hosts, and name none")
         profile = _of_profile(number, row["profile"], table, file) if "profile" in row else ()
-        groups.append(Group(row["hosts"], profile, **given))
+        groups.append(Group(row["hosts"], row.get("profile", ""), profile, **given))
     return tuple(groups)
+
+
+def _read_expected(table: dict[str, Any], file: Path, may: set[str]) -> None:
+    """Put what another file expects in place of its name: expect = "FILE", beside this one.
+
+    :raises ValueError: it has more than it may.
+    :raises UsageError: it cannot be read.
+    """
+    if isinstance(name := table.get("expect"), str):
+        own = _table(file.parent / name)
+        if odd := sorted(own.keys() - may):
+            raise ValueError(f"expect {name!r} may have {' and '.join(sorted(may))}, not {odd[0]}")
+        groups = {"group": [*own["group"], *table.get("group", ())]} if "group" in own else {}
+        table |= {"expect": own.get("expect", {}), **groups}
 
 
 def _of_profile(
@@ -235,7 +255,7 @@ def _of_profile(
     told = {key: value for key, value in own.items() if key == "path" or key not in table}
     if odd := sorted({"group", "compat", "keep_runs", "rollout", "bundles"} & own.keys()):
         raise ValueError(f"group {number}: profile {profile!r} may not have {', '.join(odd)}")
-    return tuple(_typed(told).items())
+    return tuple((key, _value(key, value)) for key, value in told.items())
 
 
 def _value(key: str, value: Any) -> Any:
@@ -253,8 +273,10 @@ def _value(key: str, value: Any) -> Any:
         if not isinstance(value, list) or not set(map(str, value)) <= set(COMPANIONS):
             raise ValueError(f"companions must be a list of {', '.join(COMPANIONS)}")
         return tuple(str(each) for each in dict.fromkeys(value))
-    if key in {"bios", "nic"}:
-        return _bios(value) if key == "bios" else _nic(value)
+    if key == "nic":
+        from toolkit.compat.nic import read_wanted  # noqa: PLC0415 only who says so pays for it
+
+        return read_wanted(value)
     if key == "consumers":
         if not isinstance(value, dict):
             raise ValueError('consumers must be a table: consumers = { nccl = "2.27" }')
@@ -346,41 +368,15 @@ def _limits(value: Any) -> RolloutLimits:
 
 _GROUP_KEYS = {"hosts", "profile", "expect", "waivers"}
 _LIMIT_KEYS = {"max_unavailable", "nodes"}
-_SAID = {"passport", "passport_key", "taken", "own"}  # on the command line, of one run; of one node
+_SAID = {"passport", "passport_key", "checks", "taken", "own"}  # by options; of one node
 _SHAPED: dict[str, Callable[[Any], Any]] = {
     "signing": _signing,
     "bundles": _bundles,
     "keep_runs": _runs,
     "rollout": _limits,
     "expect": read_expect,
+    "bios": read_wanted_bios,
 }
-
-
-def _bios(value: Any) -> tuple[tuple[str, str], ...]:
-    """The table [bios]: setting and word, "on" and "off" or one of the BIOS's own."""
-    if not isinstance(value, dict):
-        raise ValueError('bios must be a table: bios = { smt = "off" }')
-    for name, word in value.items():
-        if name not in list(BiosRole):
-            raise ValueError(f"bios: unknown setting {name!r}; settings: {', '.join(BiosRole)}")
-        if not isinstance(word, str) or not word.strip():
-            raise ValueError(f'bios: {name} must be a word such as "on", not {word!r}')
-    return tuple(sorted(value.items()))
-
-
-def _nic(value: Any) -> tuple[tuple[str, int], ...]:
-    """The table [nic]: setting in the firmware of HCAs, and a number or a word for it."""
-    from toolkit.compat import nic  # noqa: PLC0415 only who says so pays for it
-
-    if not isinstance(value, dict):
-        raise ValueError('nic must be a table: nic = { LINK_TYPE = "eth" }')
-    found = {}
-    for name, word in value.items():
-        if isinstance(word, bool) or not isinstance(word, str | int):
-            raise ValueError(f"nic: {name} must be a number or a word, not {word!r}")
-        known = nic.setting(name)
-        found[known] = nic.number(known, str(word))
-    return tuple(sorted(found.items()))
 
 
 def _waiver(number: int, row: Any) -> Waiver:

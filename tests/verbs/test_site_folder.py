@@ -169,6 +169,8 @@ def test_where_one_stands_its_checks_are_judged_listed_explained_and_asked_why(s
     verdicts = {each["check"]: each for each in json.loads(done.stdout)["hosts"][0]["verdicts"]}
     assert verdicts["site.rack"]["status"] == "fail"
     assert done.returncode == ExitCode.FAILED
+    only = told("doctor", "--from", saved, "--only", "site", "--json")
+    assert json.loads(only.stdout)["checks"]["judged"] == 1
     assert told("checks").stdout.split("\n")[-2].split() == [
         *("site.rack", "fragile", "Hosts", "are", "named", "by", "their", "rack.")
     ]

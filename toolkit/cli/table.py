@@ -60,7 +60,7 @@ VERBS = tuple(
     checks verbs.cli.catalogue.checks
     explain verbs.cli.catalogue.explain
     why verbs.cli.why.why
-    hosts verbs.cli.doctor.hosts
+    hosts verbs.cli.hosts.hosts
     init verbs.cli.init.init
     demo verbs.cli.demo.demo
     image.image* features.image.cli.image

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 _SWITCH = {"on": 1, "true": 1, "off": 0, "false": 0}
 # What each is, and the words that may stand for its numbers.
@@ -60,3 +61,19 @@ def number(name: str, word: str) -> int:
         known = ", ".join(words)
         raise ValueError(f"{word[:60]!r} is no value of {name}; a number, or {known}")
     return words[word.lower()]
+
+
+def read_wanted(value: Any) -> tuple[tuple[str, int], ...]:  # noqa: ANN401 of TOML
+    """The table [nic] of a site: setting in the firmware of HCAs, and a number or a word for it.
+
+    :raises ValueError: it is no table, or has a setting or a value that is not known.
+    """
+    if not isinstance(value, dict):
+        raise ValueError('nic must be a table: nic = { LINK_TYPE = "eth" }')
+    found = {}
+    for name, word in value.items():
+        if isinstance(word, bool) or not isinstance(word, str | int):
+            raise ValueError(f"nic: {name} must be a number or a word, not {word!r}")
+        known = setting(name)
+        found[known] = number(known, str(word))
+    return tuple(sorted(found.items()))

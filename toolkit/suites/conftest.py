@@ -35,8 +35,9 @@ from toolkit.suites.opened import (
     open_hosts,
     refuse_trouble,
 )
-from toolkit.suites.outcomes import LEDGER, WANT, Judge, Ledger
+from toolkit.suites.outcomes import CHECKS, LEDGER, WANT, Judge, Ledger
 from toolkit.verbs.passport import sealed
+from toolkit.want import Selection
 
 _SCRIPT = """command_line() {{
 {command}
@@ -59,9 +60,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         names = host_names(metafunc.config)
         metafunc.parametrize("host_name", names, ids=map(case_id, names), scope="session")
     if "check" in metafunc.fixturenames:
+        counts = metafunc.config.stash.get(CHECKS, Selection()).has
         wants = metafunc.config.stash.get(WANT, None)
-        own = wants.of("").own if wants else ()
-        metafunc.parametrize("check", (*ALL, *own), ids=_check_id)
+        every = (*ALL, *(wants.of("").own if wants else ()))
+        metafunc.parametrize("check", [e for e in every if counts(e.id)], ids=_check_id)
 
 
 def pytest_collection_modifyitems(config: pytest.Config) -> None:

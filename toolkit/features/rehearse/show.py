@@ -64,9 +64,13 @@ def _one(each: Rehearsal, hosts: list[str], paint: Painter) -> list[str]:
     return lines
 
 
+_WHO = {"vendor": "the vendor's lists", "source": "its source", "build": "a build of ours"}
+_SURE = {"H": "surely", "M": "likely", "L": "perhaps"}
+
+
 def _part(part: RebuiltPart) -> str:
     told = f"{part.part} {part.version} for {part.kernel}: {_COMPILES[part.compiles]}"
-    who = f" ({part.basis} {part.confidence})" if part.basis else ""
+    who = f", {_SURE[part.confidence]} by {_WHO[part.basis]}" if part.basis else ""
     return f"{told}{who}; {part.found}"
 
 
