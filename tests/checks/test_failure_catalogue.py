@@ -71,6 +71,7 @@ SEEN = (
     ("ofed-symvers", "make: *** No rule to make target '/usr/src/ofa_kernel/default/Module.symvers'"
      ", needed by 'modpost'.  Stop."),
     ("symvers", "/usr/src/driver/Module.symvers: No such file or directory"),
+    ("no-driver-modules", "-E- Cannot locate nvidia modules!"),
     ("no-driver-symbols", f'ERROR: modpost: "nvidia_p2p_get_pages" [{BUILD}/x.ko] undefined!'),
     ("no-peer-symbols", 'ERROR: modpost: "ib_register_peer_memory_client" [x.ko] undefined!'),
     ("ofed-not-built", "nvidia-peermem: OFED has no symbols for kernel 6.8: build OFED first"),

@@ -145,3 +145,14 @@ def test_what_fails_twice_is_told_once_and_what_is_well_never() -> None:
     failing = NON_ZERO.format("ibv_modify_qp failed")
     fine = "ibv_reg_dmabuf_mr handle 0x1 mr 0x2\n/a/nvshmem/ib.cpp 73 GDR driver version: (2, 4)\n"
     assert [each.trouble for each in parse_verbs_log(failing * 3 + fine)] == [Trouble.CONNECT]
+
+
+def test_what_a_script_asks_below_its_headings_is_parted() -> None:
+    text = (
+        '=== distro / kernel ===\nNAME="CentOS Stream"\nID="centos"\nVERSION_ID="9"\n\n'
+        "=== links ===\nlink bnxt_re0/1 state ACTIVE physical_state LINK_UP netdev enp1s0f0\n"
+        "rdma dev\n0: bnxt_re0: node_type ca protocol roce fw 231.0.154.0 node_guid 8e84:74ff\n"
+    )
+    frames = {each.key: each.text for each in frames_of(text, "x.txt")}
+    assert frames.keys() == {"os-release", "rdma-link", "rdma-dev"}
+    assert "links" not in frames["os-release"]

@@ -118,6 +118,7 @@ KMSG = "[   31.832683] nvidia_peermem: disagrees about version of symbol x\n"
         pytest.param(
             "[1710151844.440518] [g:4904 :0]   ib_md.c:309  UCX  ERROR x\n", "ucx-log", id="ucx"
         ),
+        pytest.param('WARNING: modpost: "x" [/a.ko] undefined!\n', "make-log", id="modpost"),
         pytest.param("x.cc:7 ibv_reg_mr failed: Bad address\n", "verbs-log", id="verbs"),
         pytest.param("/a/nvshmem/host/init.cu:995: x\n", "verbs-log", id="nvshmem"),
         pytest.param("a.c:3: error: 'ibv_reg_mr' undeclared\n", "make-log", id="compiler"),

@@ -201,7 +201,8 @@ KINDS = (
          rf"^(?:{_DMESG}|{_BARE})"),
     Kind("make-log", "make-log", r"cat \S*make\.log\b", r"^(?:DKMS make\.log|Error! Bad return "
          r"status for module build|Building (?:initial )?module|warning: the compiler differs|"
-         r"make(?:\[\d+\])?: |DKMS: \w+ completed|dkms autoinstall on \S+ \w+ for |"
+         r"make(?:\[\d+\])?: |(?:WARNING|ERROR): modpost: |DKMS: \w+ completed|"
+         r"dkms autoinstall on \S+ \w+ for |"
          r"Warning: .* BUILD_EXCLUSIVE |Module \S+ already installed on kernel )|: error: "
          # but not below a list of dkms status
          r"|\A(?![\s\S]*?^[\w.+-]+/[^,\n/]+(?:, [^,\n]+, \w+)?: (?:added|built|installed|"

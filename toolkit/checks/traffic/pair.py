@@ -31,6 +31,9 @@ _SHORT = (
 _SOFTWARE = ("rxe", "siw")
 _LARGE = 1 << 20  # bytes from which a library's own costs no longer count
 _FIXED = (Why.PEERMEM, Why.DMABUF, Why.GPU_DMABUF)  # GPU memory cannot be registered
+_OF_STATUS = OF_STATUS | {
+    10: "remote access error: the other end offered less memory; give both ends the same -s or -a",
+}
 _WAYS_OUT = {
     Trouble.CONNECT: "do the ports reach each other? their state, MTU and GIDs (rdma.port, "
     "roce.gid); NVSHMEM_IB_GID_INDEX of the job",
@@ -119,7 +122,7 @@ def _broke_off(run: PerftestRun | None, trouble: PerftestTrouble, gpu_name: str)
             expected="GPU memory that the HCA can register",
             hint="see path.selected, and perftest.path for the tool",
         )
-    hint = OF_STATUS.get(trouble.completion, "run it again, both ends with the same options")
+    hint = _OF_STATUS.get(trouble.completion, "run it again, both ends with the same options")
     return unknown(f"it ended amid: {trouble}{before}", hint=hint)
 
 

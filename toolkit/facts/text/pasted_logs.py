@@ -28,7 +28,12 @@ from toolkit.facts.text.dressed import EDGE, undressed
 
 # "# lspci", "+ lspci", "=== lspci ===": each also opens or rules off what is no command.
 _MARKED = re.compile(r"^\s*(?:#+|\++|%|[=*-]{2,})\s*([^\s#+%=*-].*?)(?:\s*[=*-]{2,})?\s*$")
-_TYPED = re.compile(r"\S+(?: (?:status|topo -\w+|nvlink -+\w+|diag -.*|[-|/].*))?")
+_TYPED = re.compile(
+    r"\S+(?: (?:status|topo -\w+|nvlink -+\w+|diag -.*|[-|/].*))?|modinfo [\w-]+"
+    r"|rdma (?:-\w+ )*(?:link|dev|system|resource)(?: show)?|dmesg .*"
+)
+# "=== GPUs ===" of a script that asks for several things; journalctl's are between dashes.
+_HEADING = re.compile(r"\s*(={2,5}) \S.{0,60}? \1\s*")
 _RULE = re.compile(r"^_{40,}[ \t]*$", re.MULTILINE)
 _RULED = 3  # such lines make a report
 _PROGRAM = re.compile(r"/(?:usr/)?(?:local/)?s?bin/\S+(?: .*)?")
@@ -110,7 +115,7 @@ def _prompted(text: str) -> list[_Open]:
     for number, line in enumerate(text.split("\n")):
         typed = plain(line)
         prompt = prompt_of(typed)
-        if line == EDGE:
+        if line == EDGE or (_HEADING.fullmatch(line) and not _marked(typed, first=False)):
             if not parts[-1].command or any(each.strip() for each in parts[-1].lines):
                 parts.append(_Open("", loose=True))
         elif prompt is not None:
