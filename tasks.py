@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from dev import clean as leftovers
 from dev import generate, run, tiers, tools
@@ -160,7 +161,32 @@ def bench(said: Said) -> ExitCode:
     return run.commands(run.benchmarks(said.number("hosts"), said.number("rounds")), dry=said.dry)
 
 
+@verb(
+    (
+        Option("out", "dist", "where they are put"),
+        Option("machine", "", "x86_64, aarch64, or both by a comma; this one unless given"),
+    )
+)
+def release(said: Said) -> ExitCode:
+    """Make what is published: wheel, sdist, gdr.pyz, deb and rpm, and their SHA256SUMS.
+
+    The packages of requirements.lock are fetched by pip. Exit 6 where dpkg-deb or rpmbuild is
+    not here: the others are made.
+
+    Examples:
+      invoke release
+      invoke release --machine x86_64,aarch64
+    """
+    said.not_dry("release", "name a folder of its own: --out")
+    from dev import release as made  # noqa: PLC0415 what makes packages is imported by few
+
+    machines = [each for each in said.text("machine").split(",") if each]
+    if unknown := [each for each in machines if each not in made.MACHINES]:
+        raise UsageError(f"nothing is made for {unknown[0]!r}", hint=" or ".join(made.MACHINES))
+    return made.release(Path(said.text("out")), machines)
+
+
 namespace = verbs()
-for each in (test, lint, clean, docs, accept, pictures, lock, bench):
+for each in (test, lint, clean, docs, accept, pictures, lock, bench, release):
     namespace.add_task(each)
 namespace.add_collection(machines())

@@ -249,7 +249,7 @@ def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
         ),
         Tier(
             "wheel",
-            "what pip installs is whole",
+            "what is published is whole: wheel and gdr.pyz",
             (_pytest("wheel", "tests/wheel", parallel=False),),
             first=True,
             waits=True,  # for pip; and it has no work for a second processor

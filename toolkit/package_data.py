@@ -14,13 +14,17 @@ import shlex
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from toolkit.errors import ToolkitError, UsageError
 
 PACKAGE = Path(__file__).resolve().parent
+_MAINS: Mapping[tuple[str, ...], str] = {
+    ("cli", "__main__.py"): "toolkit.cli",
+    ("gdr_toolkit", "__main__.py"): "gdr_toolkit",
+}
 
 
 def templates(package: Path = PACKAGE) -> Path:
@@ -173,16 +177,39 @@ def _folder(name: str, package: Path) -> Path:
     )
 
 
+def commit() -> str:
+    """The commit that this is of, of a checkout or as it was built; "" where that is not known."""
+    with suppress(OSError):
+        return PACKAGE.joinpath("commit.txt").read_text("utf-8").strip()
+    if not (PACKAGE.parent / ".git").exists():
+        return ""
+    import subprocess  # noqa: PLC0415 only they pay for it
+
+    words = ("git", "-C", str(PACKAGE.parent), "describe", "--always", "--dirty", "--exclude=*")
+    with suppress(OSError):
+        return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
+    return ""
+
+
 def program() -> str:
     """How this program was called, as far as one who reads it can call it again from here."""
     own = Path(sys.argv[0])
     if own.name == "gdr":
         return "gdr"
-    if own.parts[-2:] == ("cli", "__main__.py"):
-        return "python -m toolkit.cli"
+    if own.parts[-2:] in _MAINS:
+        return f"python -m {_MAINS[own.parts[-2:]]}"
+    if own.suffix == ".pyz":
+        return f"{'' if '/' in sys.argv[0] else 'python3 '}{shlex.quote(sys.argv[0])}"
     root = PACKAGE.parent
     if not (root / "invokew").is_file():
         return "invoke"  # tasks of their own, over an installed package
     if Path.cwd() == root:
         return "./invokew"
     return shlex.quote(min(os.path.relpath(root / "invokew"), str(root / "invokew"), key=len))
+
+
+def called_within(verb: str) -> str:
+    """The collection of one's own from which a verb was called: "ops.gdr." of ops.gdr.doctor."""
+    typed = (word for word in sys.argv[1:] if word.rpartition(".")[2] == verb)
+    name = next(typed, "")
+    return name[: len(name) - len(verb)]

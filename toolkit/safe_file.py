@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import grp
 import os
+import pwd
 import re
 import secrets
 import stat
@@ -167,6 +169,35 @@ def private_file(path: Path) -> None:
     :raises OSError: it cannot be made, or is a link.
     """
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+
+
+def others_may_write(path: Path) -> str:
+    """Why code that lies there may be another's, in one clause; "" where it is ours or root's.
+
+    As sshd is strict: it and all above it are of these two, and no other may write there, but to
+    a folder above it where each keeps his own (the sticky bit). ACLs are not looked at.
+
+    :raises OSError: it cannot be looked at.
+    """
+    for whole in {path.absolute(), path.resolve()}:  # each of which may be put in another's place
+        for place in (whole, *whole.parents):
+            about = place.stat()
+            if about.st_uid not in {0, os.geteuid()}:
+                return f"{place} is of user {about.st_uid}"
+            many = about.st_mode & stat.S_IWOTH
+            many |= about.st_mode & stat.S_IWGRP and not _group_of_one(about)
+            if many and (place == whole or not about.st_mode & stat.S_ISVTX):
+                return f"{place} may be written by others"
+    return ""
+
+
+def _group_of_one(about: os.stat_result) -> bool:
+    """Whether the group is its owner's own, which a umask of 002 rests on."""
+    try:
+        owner, group = pwd.getpwuid(about.st_uid), grp.getgrgid(about.st_gid)
+    except KeyError:
+        return False
+    return group.gr_name == owner.pw_name and not {*group.gr_mem} - {owner.pw_name}
 
 
 def _stat(name: str, folder: int) -> os.stat_result | None:

@@ -139,6 +139,7 @@ class Want:
     checks: Selection = Selection()  # which count; said by options alone
     taken: bool = False  # the path is the one that the node takes, and no profile's
     compat: Compat = field(default_factory=shipped, repr=False)
+    own: tuple[Any, ...] = field(default=(), repr=False)  # checks of the site; Any: these are above
 
     @classmethod
     def load(cls, profile: str, *, site: Path | None = None) -> Want:
@@ -163,8 +164,9 @@ def _profile_file(profile: str, beside: Path = Path()) -> Path:
     shipped = PROFILES / f"{profile}.toml"
     if profile in profiles():
         return shipped
-    if (beside / profile).is_file():
-        return beside / profile
+    for own in (beside / profile, beside / "profiles" / f"{profile}.toml"):
+        if own.is_file():
+            return own
     hint = f"name one of {', '.join(profiles())}, or a TOML file"
     raise UsageError(f"no profile {profile!r}", hint=hint)
 
@@ -366,7 +368,7 @@ def _limits(value: Any) -> RolloutLimits:
 
 _GROUP_KEYS = {"hosts", "profile", "expect", "waivers"}
 _LIMIT_KEYS = {"max_unavailable", "nodes"}
-_SAID = {"passport", "passport_key", "checks", "taken"}  # by options; of one node
+_SAID = {"passport", "passport_key", "checks", "taken", "own"}  # by options; of one node
 _SHAPED: dict[str, Callable[[Any], Any]] = {
     "signing": _signing,
     "bundles": _bundles,

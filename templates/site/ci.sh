@@ -8,5 +8,5 @@
 set -u
 cd "$(dirname "$0")" || exit
 hosts=${HOSTS:-@gpu}
-invoke verify --hosts "$hosts" --inventory hosts.ini --site site.toml --junit verify.xml || exit
-invoke provision --hosts "$hosts" --inventory hosts.ini --site site.toml --check
+invoke verify --hosts "$hosts" --inventory hosts.ini --site . --junit verify.xml || exit
+invoke provision --hosts "$hosts" --inventory hosts.ini --site . --check

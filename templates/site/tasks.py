@@ -1,3 +1,3 @@
 """The verbs of gdr-toolkit as tasks of this folder: invoke doctor --inventory hosts.ini ..."""
 
-from toolkit.cli import namespace  # noqa: F401 # invoke looks for it
+from gdr_toolkit import namespace  # noqa: F401 # invoke looks for it

@@ -136,8 +136,10 @@ def test_without_hosts_it_says_so_in_a_sentence(suite: Suite) -> None:
 @pytest.mark.parametrize(
     "at",
     [
-        pytest.param(("-p", "toolkit.suites.options", "--pyargs", "toolkit.suites"), id="package"),
-        pytest.param(("-p", "toolkit.suites.options", *FOLDER), id="folder"),
+        pytest.param(
+            ("-p", "gdr_toolkit.pytest_plugin", "--pyargs", "toolkit.suites"), id="package"
+        ),
+        pytest.param(("-p", "gdr_toolkit.pytest_plugin", *FOLDER), id="folder"),
     ],
 )
 def test_our_own_options_are_taken(suite: Suite, at: tuple[str, ...]) -> None:

@@ -33,7 +33,7 @@ def ran(folder: Path, text: str, *words: str) -> subprocess.CompletedProcess[str
     (folder / "test_site.py").write_text(text)
     return subprocess.run(
         [
-            *(sys.executable, "-W", "error", "-m", "pytest", "-p", "toolkit.suites.options"),
+            *(sys.executable, "-W", "error", "-m", "pytest", "-p", "gdr_toolkit.pytest_plugin"),
             *("-p", "no:cacheprovider", "-rA", "--color=no", *words),
         ],
         cwd=folder,
@@ -57,6 +57,28 @@ def test_each_host_is_judged_and_a_failure_shows_what_was_found(
     )
     assert told in done.stdout
     assert "1 failed, 5 passed" in done.stdout.splitlines()[-1]
+
+
+OWN = """
+from toolkit.checks.check import Impact, check, failed
+
+@check("site.rack", impact=Impact.SLOW, source="our wiki", fix="name it")
+def rack(node, want):
+    \"\"\"Hosts are named by their rack.\"\"\"
+    return failed(node.hostname, expected="rNN")
+"""
+
+
+def test_a_check_of_ones_own_is_a_case_and_an_answer(tmp_path: Path) -> None:
+    (tmp_path / "site" / "checks").mkdir(parents=True)
+    (tmp_path / "site" / "checks" / "rack.py").write_text(OWN)
+    (tmp_path / "gdr.toml").write_text('site = "site"\n')
+    asks = "def test_rack(gdr):\n    assert gdr['site.rack'].failed\n"
+    words = ("--hosts", "demo-healthy", "--pyargs", "toolkit.suites", "-k", "rack", "test_site.py")
+    done = ran(tmp_path, asks, *words)
+    assert "FAILED" in done.stdout, done.stdout + done.stderr
+    assert "test_node[toolkit://demo-healthy-site.rack]" in done.stdout
+    assert "PASSED test_site.py::test_rack[toolkit://demo-healthy]" in done.stdout
 
 
 def test_a_host_that_cannot_be_asked_fails_in_a_sentence(tmp_path: Path) -> None:

@@ -78,6 +78,8 @@ def test_every_command_that_is_named_is_one() -> None:
         pytest.param("/any/invoke", Path("/"), str(ROOT / "invokew")[1:], id="above"),
         pytest.param("/any/invoke", Path("/usr/lib"), str(ROOT / "invokew"), id="elsewhere"),
         pytest.param("/a/toolkit/cli/__main__.py", ROOT, "python -m toolkit.cli", id="module"),
+        pytest.param("/a/gdr_toolkit/__main__.py", ROOT, "python -m gdr_toolkit", id="package"),
+        pytest.param("./gdr.pyz", ROOT, "./gdr.pyz", id="one-file"),
     ],
 )
 def test_a_program_is_named_as_it_can_be_called_from_here(

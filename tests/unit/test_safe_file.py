@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.invoked import ROOT
-from toolkit.safe_file import open_beside, private_folder, write_file
+from toolkit.safe_file import open_beside, others_may_write, private_folder, write_file
 
 NOBODYS = 54321
 
@@ -234,3 +234,35 @@ def test_folders_are_for_us_alone(tmp_path: Path) -> None:
     assert modes == {0o700}
     with pytest.raises(FileExistsError):
         private_folder(tmp_path / "a/b/c", fresh=True)
+
+
+@pytest.mark.parametrize(
+    ("mode", "said"),
+    [
+        pytest.param(0o755, "", id="own"),
+        pytest.param(0o777, "may be written by others", id="all"),
+        pytest.param(0o1777, "", id="all-and-each-keeps-his-own"),
+        pytest.param(0o775, "", id="a-group-of-one"),
+    ],
+)
+def test_code_is_run_from_where_no_other_writes(mode: int, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "site" / "check.py"
+    file.parent.mkdir()
+    file.write_text("")
+    file.parent.chmod(mode)
+    assert others_may_write(file) == (said and f"{file.parent} {said}")
+
+
+@pytest.mark.root
+def test_code_of_another_user_or_behind_a_link_of_his_is_not_run(tmp_path: Path) -> None:
+    (file := tmp_path / "check.py").write_text("")
+    os.chown(file, NOBODYS, NOBODYS)
+    assert others_may_write(file) == f"{file} is of user {NOBODYS}"
+    os.chown(file, 0, 100)
+    file.chmod(0o664)
+    assert others_may_write(file) == f"{file} may be written by others"
+    (real := tmp_path / "real").mkdir()
+    (shared := tmp_path / "shared").mkdir()
+    (shared / "site").symlink_to(real)
+    shared.chmod(0o777)
+    assert others_may_write(shared / "site") == f"{shared} may be written by others"

@@ -14,7 +14,7 @@ from toolkit.errors import ExitCode
 from toolkit.hosts.inventory import read_inventory
 from toolkit.want import DEFAULT_PROFILE, Role, Want
 
-NAMES = ["ci.sh", "hosts.ini", "site.toml", "tasks.py"]
+NAMES = ["ci.sh", "gdr.toml", "hosts.ini", "site.toml", "tasks.py"]
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "new" / "site"
 
 
-def test_it_has_four_files_and_the_script_may_be_run(site: Path) -> None:
+def test_it_has_its_files_and_the_script_may_be_run(site: Path) -> None:
     assert sorted(each.name for each in site.iterdir()) == NAMES
     assert site.joinpath("ci.sh").stat().st_mode & 0o111
 

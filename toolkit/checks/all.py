@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from difflib import get_close_matches
 
 from toolkit.checks import expected, host, image, inventory, measured
@@ -200,33 +201,36 @@ ALL: tuple[Check, ...] = (
 BY_ID = {check.id: check for check in ALL}
 
 
-def named(name: str) -> Check:
+def named(name: str, own: Sequence[Check] = ()) -> Check:
     """The check of this id.
 
+    :param own: a site's.
     :raises UsageError: for an unknown id, with the nearest known ones.
     """
-    if name in BY_ID:
-        return BY_ID[name]
+    known = {**BY_ID, **{each.id: each for each in own}}
+    if name in known:
+        return known[name]
     topic = name.partition(".")[0].lower()
     near = (
-        [known for known in BY_ID if topic and known.startswith(topic)]
-        or [known for known in BY_ID if name and name.lower() in known]
-        or get_close_matches(name.lower(), BY_ID, n=5)
+        [each for each in known if topic and each.startswith(topic)]
+        or [each for each in known if name and name.lower() in each]
+        or get_close_matches(name.lower(), known, n=5)
     )
     # The one that was meant first, and the others of its topic in their own order.
     meant = get_close_matches(name.lower(), near, n=1)
-    near.sort(key=lambda known: known not in meant)
+    near.sort(key=lambda each: each not in meant)
     hint = f"known: {', '.join(near)}" if near else "the verb checks lists them all"
     raise UsageError(f"no check {name!r}", hint=hint)
 
 
-def selection(only: str, skip: str) -> Selection:
+def selection(only: str, skip: str, own: Sequence[Check] = ()) -> Selection:
     """The checks of one run: --only and --skip, ids or the beginnings of ids, parted by commas.
 
+    :param own: a site's.
     :raises UsageError: for a name that none has, and where no check is left.
     """
-    found = Selection(_meant("--only", only), _meant("--skip", skip))
-    if not any(map(found.has, BY_ID)):
+    found = Selection(_meant("--only", only, own), _meant("--skip", skip, own))
+    if not any(map(found.has, _ids(own))):
         raise UsageError(
             f"--only {only} and --skip {skip} leave no check" if only else "--skip leaves no check",
             hint="name fewer of them with --skip",
@@ -234,25 +238,29 @@ def selection(only: str, skip: str) -> Selection:
     return found
 
 
-def how_far(checks: Selection) -> str:
+def _ids(own: Sequence[Check]) -> list[str]:
+    return [*BY_ID, *(each.id for each in own)]
+
+
+def how_far(checks: Selection, own: Sequence[Check] = ()) -> str:
     """How far the verdicts of a run go that left checks out; "" where all are judged."""
     said = [f"--{name}" for name in ("only", "skip") if getattr(checks, name)]
-    count, verb = sum(map(checks.has, BY_ID)), "say" if said[1:] else "says"
-    told = f"{count} of {len(ALL)} checks judged, as {' and '.join(said)} {verb}"
+    count, verb = sum(map(checks.has, _ids(own))), "say" if said[1:] else "says"
+    told = f"{count} of {len(_ids(own))} checks judged, as {' and '.join(said)} {verb}"
     return told if said else ""
 
 
-def _meant(option: str, names: str) -> frozenset[str]:
+def _meant(option: str, names: str, own: Sequence[Check]) -> frozenset[str]:
     found: set[str] = set()
     for name in filter(None, (each.strip() for each in names.split(","))):
         start = name[:-1] if name.endswith("*") else f"{name}."
-        ids = {each for each in BY_ID if each == name or each.startswith(start)}
+        ids = {each for each in _ids(own) if each == name or each.startswith(start)}
         if not ids:
-            known = {each.partition(".")[0] for each in BY_ID} | BY_ID.keys()
+            known = {each.partition(".")[0] for each in _ids(own)} | {*_ids(own)}
             near = get_close_matches(name.rstrip(".*"), known, n=1)
             if near:
                 raise UsageError(f"{option}: no check {name!r}", hint=f"did you mean {near[0]}?")
-            named(name)
+            named(name, own)
         found |= ids
     if names and not found:
         raise UsageError(f"{option} {names!r} names no check", hint="the verb checks lists them")

@@ -6,6 +6,7 @@ some sources is remembered by what they said: see toolkit/facts/recall.py.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -49,7 +50,7 @@ class Sheets:
     def __init__(self, wants: Wants) -> None:
         self._wants = wants
         self._topics = {each.name: Answers[Section](_MOST) for each in TOPICS}
-        self._statuses = {each.id: Answers[Trait](_MOST) for each in ALL}
+        self._statuses = defaultdict[str, Answers[Trait]](lambda: Answers(_MOST))
         self._layouts = Answers[tuple[tuple[str, str], ...]](_MOST)
         self._met: dict[Section, Section] = {}
 
@@ -66,7 +67,8 @@ class Sheets:
             ask(self._topics[topic.name], partial(self._section, topic)) for topic in TOPICS
         ]
         statuses = tuple(
-            ask(self._statuses[each.id], partial(_status, each, want), wanted) for each in ALL
+            ask(self._statuses[each.id], partial(_status, each, want), wanted)
+            for each in (*ALL, *want.own)
         )
         sections.append(self._same(Section(VERDICT, statuses)))
         return Sheet(host, tuple(sections), ask(self._layouts, _layout))

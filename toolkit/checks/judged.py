@@ -131,7 +131,7 @@ _ANSWERS: Answers[Judged] = Answers(256)
 def _judged(node: Node, want: Want) -> Judged:
     """What holds for every node with these sources."""
     counts = want.checks.has
-    verdicts = tuple(check(node, want) for check in ALL if counts(check.id))
+    verdicts = tuple(check(node, want) for check in (*ALL, *want.own) if counts(check.id))
     return Judged(
         "",
         verdicts,
@@ -142,7 +142,7 @@ def _judged(node: Node, want: Want) -> Judged:
         known=tuple(k for k in known(node, want) if not want.checks or any(map(counts, k.checks))),
         chosen=choices(node.fresh(), want) if counts(selected.id) else (),
         steps=steps(node.fresh(), want, verdicts),
-        partial=how_far(want.checks),
+        partial=how_far(want.checks, want.own),
     )
 
 

@@ -21,7 +21,7 @@ from toolkit.cli.options import TAKEN, unbared
 from toolkit.cli.streams import patient_streams
 from toolkit.cli.table import verbs
 from toolkit.errors import ExitCode
-from toolkit.package_data import program
+from toolkit.package_data import commit, program
 
 __all__ = ("Gdr", "Settings", "main", "namespace", "verbs")
 
@@ -43,6 +43,13 @@ class Gdr(Program):
         """Its help and lists, too, are nothing that a reader could end."""
         with patient_streams():
             super().run(argv, exit)
+
+    def print_version(self) -> None:
+        """With the commit, which alone tells two checkouts apart."""
+        if self.name != "gdr":  # Invoke, as which a checkout calls it
+            super().print_version()
+        own = f" (commit {made_of})" if (made_of := commit()) else ""
+        print(f"gdr-toolkit {__version__}{own}")
 
     def parse_core(self, argv: list[str] | None) -> None:
         with self._our_usage_code(sys.argv if argv is None else argv):

@@ -89,7 +89,7 @@ WANT = (
         "wanted state: a name from toolkit/profiles or a TOML file",
         "p",
     ),
-    Option("site", "", "the site's own TOML file over the profile: role, versions, waivers"),
+    Option("site", "", "the site's own TOML file over the profile, or its folder (docs/site.md)"),
 )
 CHECKS = (
     Option("only", "", "judge these checks alone: CHECK,... or topics such as rdma", many=True),

@@ -21,7 +21,7 @@ from toolkit.cli.options import (
 )
 from toolkit.errors import WORST_FIRST, ExitCode, UsageError, worst
 from toolkit.hosts.host import fold, select
-from toolkit.package_data import program
+from toolkit.package_data import called_within, program
 from toolkit.plural import counted
 
 _SO = {
@@ -124,6 +124,7 @@ def _sick(hosts: set[str], said: Said, whole: int) -> str:
 
 def _command(verb: str, code: ExitCode, said: Said, hosts: str) -> str:
     """The command and what it shows; "" where none shows more than this run has."""
+    within = called_within(verb)
     if verb == "provision" and (said.flag("check") or said.dry):
         verb = "plan"
     # Of a kernel to come no other verb tells, and a name that hides a node leads to none.
@@ -140,7 +141,7 @@ def _command(verb: str, code: ExitCode, said: Said, hosts: str) -> str:
     whom, how = _whom(said, hosts, takes), _how(said, takes)
     if whom is None or how is None or not whom + how:
         return ""
-    return " ".join([program(), words, *whom, *how, shows])
+    return " ".join(["invoke" if within else program(), within + words, *whom, *how, shows])
 
 
 def _whom(said: Said, hosts: str, takes: Mapping[str, Option]) -> list[str] | None:

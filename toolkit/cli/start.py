@@ -13,6 +13,8 @@ from pathlib import Path
 
 _PROGRAMS = frozenset({"gdr", "invoke", "inv", "-m"})  # "-m": while python -m toolkit.cli begins
 
+_MAINS = frozenset({("cli", "__main__.py"), ("gdr_toolkit", "__main__.py")})
+
 
 def _end(*_: object) -> None:
     os.write(2, b"interrupted\n")
@@ -22,7 +24,7 @@ def _end(*_: object) -> None:
 def _ours() -> bool:
     """Whether this process is our program, rather than somebody's who imports us."""
     own = Path(sys.argv[0]) if sys.argv else Path()
-    return own.name in _PROGRAMS or own.parts[-2:] == ("cli", "__main__.py")
+    return own.name in _PROGRAMS or own.suffix == ".pyz" or own.parts[-2:] in _MAINS
 
 
 def begin() -> None:

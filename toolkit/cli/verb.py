@@ -10,6 +10,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -54,6 +55,8 @@ def verb(*tables: tuple[Option, ...]) -> Callable[[Body], Task[Any]]:
                 refuse_empty(values)
                 refuse_saved_hosts(values)
                 try:
+                    if "site" in values and not (values["site"] or values.get("resume")):
+                        values["site"] = site_here() or values["site"]
                     code = body(said)
                 except KeyboardInterrupt:
                     if "hosts" not in values:
@@ -72,6 +75,21 @@ def verb(*tables: tuple[Option, ...]) -> Callable[[Body], Task[Any]]:
         return cast("Task[Any]", task)
 
     return wrap
+
+
+def site_here() -> str:
+    """The site that gdr.toml names, here or above; "" without one.
+
+    :raises UsageError: it is there and cannot be used.
+    """
+    with suppress(FileNotFoundError):  # where the folder is gone that one stands in
+        here = Path.cwd()
+        for folder in (here, *here.parents):
+            if (folder / "gdr.toml").is_file():
+                from toolkit.cli.place import site_of  # noqa: PLC0415 only they pay for it
+
+                return site_of(folder / "gdr.toml")
+    return ""
 
 
 def help_on(task: VerbTask) -> ExitCode:

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import ChoiceLoader, DictLoader, Environment, FileSystemLoader, StrictUndefined
 
-from toolkit.errors import Unparsable
+from toolkit.errors import Unparsable, UsageError
 
 _HERE = Path(__file__).parents[1]
 # Beside the package in a checkout, inside it once installed.
@@ -21,13 +21,26 @@ TEMPLATES = next(
 _VALUE = re.compile(r"[A-Za-z0-9._+~:=,@/ -]*")
 _WORDS = re.compile(r"[A-Za-z0-9._+~:=,@/ ;\"-]*")  # between quotes, wherever they land
 _ARGUMENTS = frozenset({"arguments", "add", "drop"})
+_OWN: dict[str, str] = {}  # of a site, by name
+_REFUSED: dict[str, str] = {}  # of these, and why
 _PART = re.compile(r"[A-Za-z0-9._+~:@-]+")
+
+
+def go_before(own: Mapping[str, str], refused: Mapping[str, str]) -> None:
+    """From now on a site's templates stand in place of ours of the same name.
+
+    :param refused: of these, by name, and why: nothing may be made of them.
+    """
+    for known, given in ((_OWN, own), (_REFUSED, refused)):
+        known.clear()
+        known.update(given)
+    _environment.cache_clear()
 
 
 @cache
 def _environment() -> Environment:
     return Environment(
-        loader=FileSystemLoader(TEMPLATES),
+        loader=ChoiceLoader([DictLoader(_OWN), FileSystemLoader(TEMPLATES)]),
         undefined=StrictUndefined,
         keep_trailing_newline=True,
         autoescape=False,  # noqa: S701 # no HTML; what values may hold is checked below
@@ -39,7 +52,11 @@ def render_text(template: str, values: Mapping[str, str]) -> str:
 
     :raises Unparsable: where a value holds anything but plain words: what lands on a node is
         read by root's shells, and some values come from the node itself.
+    :raises UsageError: the site's template of that name was made from one that has changed since.
     """
+    if template in _REFUSED:
+        hint = f"compare it with {TEMPLATES / template}, and see docs/site.md"
+        raise UsageError(_REFUSED[template], hint=hint)
     for name, value in values.items():
         if not (_WORDS if name in _ARGUMENTS else _VALUE).fullmatch(value):
             raise Unparsable(f"{template}, {name}", value)

@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, cast
 
 from toolkit import __version__
-from toolkit.checks.check import Status
+from toolkit.checks.check import Check, Status
 from toolkit.errors import ExitCode, Outcome, ToolkitError
 from toolkit.report.table import unjudged
 
@@ -108,16 +108,20 @@ def _head(
     }
 
 
-def checks_told(only: str, skip: str) -> dict[str, Json]:
-    """Which checks count, as --only and --skip were said; {} where none is left out."""
+def checks_told(only: str, skip: str, own: Sequence[Check] = ()) -> dict[str, Json]:
+    """Which checks count, as --only and --skip were said; {} where none is left out.
+
+    :param own: a site's.
+    """
     if not only and not skip:
         return {}
     from toolkit.checks.all import BY_ID, selection  # noqa: PLC0415 only they pay for it
 
-    count = sum(map(selection(only, skip).has, BY_ID))
+    every = [*BY_ID, *(each.id for each in own)]
+    count = sum(map(selection(only, skip, own).has, every))
     said = {"only": only, "skip": skip}
     names = {name: [each.strip() for each in v.split(",") if v] for name, v in said.items()}
-    return {"checks": {"judged": count, "of": len(BY_ID), **names}}
+    return {"checks": {"judged": count, "of": len(every), **names}}
 
 
 def envelope(schema: str, when: datetime, code: ExitCode) -> dict[str, Json]:

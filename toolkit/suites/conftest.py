@@ -61,7 +61,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("host_name", names, ids=map(case_id, names), scope="session")
     if "check" in metafunc.fixturenames:
         counts = metafunc.config.stash.get(CHECKS, Selection()).has
-        metafunc.parametrize("check", [e for e in ALL if counts(e.id)], ids=_check_id)
+        wants = metafunc.config.stash.get(WANT, None)
+        every = (*ALL, *(wants.of("").own if wants else ()))
+        metafunc.parametrize("check", [e for e in every if counts(e.id)], ids=_check_id)
 
 
 def pytest_collection_modifyitems(config: pytest.Config) -> None:

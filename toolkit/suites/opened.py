@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import date
-from pathlib import Path
 
 import pytest
 
 from toolkit.checks.all import named
 from toolkit.checks.check import Status, Verdict
 from toolkit.checks.judged import Judged, judge_node
+from toolkit.cli.verb import site_here
 from toolkit.errors import ToolkitError, UsageError
 from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
@@ -25,11 +25,11 @@ from toolkit.groups import resolved
 from toolkit.report.text import verdict_text
 from toolkit.suites.outcomes import ACCESS, LEDGER, WANT, Ledger
 from toolkit.suites.uris import OPTIONS, access_of, containers
-from toolkit.verbs.access import Access, Fleet, inventory_in
+from toolkit.verbs.access import Access, Fleet, inventory_in, wanted
 from toolkit.verbs.connect import open_fleet
 from toolkit.verbs.doctor import gather
 from toolkit.verbs.passport import sealed
-from toolkit.want import DEFAULT_PROFILE, Want
+from toolkit.want import DEFAULT_PROFILE
 
 STACK = pytest.StashKey[ExitStack]()
 FLEET = pytest.StashKey[Fleet]()
@@ -45,9 +45,9 @@ def open_hosts(config: pytest.Config) -> None:
     try:
         if ACCESS not in config.stash:
             config.stash[ACCESS] = _access(config)
-            site = _option(config, "--gdr-site")
+            site = _option(config, "--gdr-site") or site_here()
             profile = _option(config, "--gdr-profile") or DEFAULT_PROFILE
-            want = Want.load(profile, site=Path(site) if site else None)
+            want = wanted(profile, site)
             listed = config.stash[ACCESS].inventory
             config.stash[WANT] = resolved(want, lambda: inventory_in(listed), site)
         config.stash.setdefault(LEDGER, Ledger())
@@ -155,10 +155,10 @@ class GdrHost:
         :raises KeyError: there is no such check; it names those that come near.
         """
         try:
-            wanted = named(check).id
+            asked = named(check, [each.check for each in self.judged.verdicts]).id
         except UsageError as why:
             raise KeyError(f"{why}; {why.hint}") from None
-        found = next(each for each in self.judged.verdicts if each.check.id == wanted)
+        found = next(each for each in self.judged.verdicts if each.check.id == asked)
         return CheckAnswer(self.name, found)
 
 

@@ -123,7 +123,7 @@ def run_suite(
     suites = SUITES / "test_node.py" if checks.only else SUITES  # the others ask of no check
     arguments = [str(suites), *(("-v", "-rfs") if verbose else ("-q", "-rf"))]
     arguments += ["--tb=short", "--no-header", "-o", "addopts="]
-    arguments += ["-p", "no:cacheprovider", "-p", "toolkit.suites.options"]
+    arguments += ["-p", "no:cacheprovider", "-p", "gdr_toolkit.pytest_plugin"]
     cases = Cases(ledger)
     with tempfile.TemporaryDirectory(prefix="gdr-verify-") as place:
         xml = Path(place, "verify.xml")

@@ -18,6 +18,7 @@ from toolkit.ssh.credentials import Credentials
 from toolkit.ssh.limits import ANSWER, ROOM_S
 from toolkit.ssh.pool import FANOUT
 from toolkit.untrusted import read_host_text
+from toolkit.want import Want
 
 if TYPE_CHECKING:  # imported where a fleet is opened
     from toolkit.features.slurm.run.nodes import Site
@@ -83,6 +84,24 @@ class Fleet:
                 hint="name those that there are with --hosts",
             )
         return replace(self, hosts=hosts)
+
+
+def site_file(site: str) -> Path | None:
+    """The site's file, of its folder where that is named; None without one."""
+    file = Path(site, "site.toml") if site and Path(site).is_dir() else Path(site)
+    return file if site and (file.exists() or file == Path(site)) else None
+
+
+def wanted(profile: str, site: str) -> Want:
+    """The wanted state, by the name of a profile and the site's file or folder; "" for none.
+
+    :raises UsageError: one of them cannot be read.
+    """
+    if site and Path(site).is_dir():
+        from toolkit.verbs.site_folder import load  # noqa: PLC0415 only they pay for it
+
+        return load(profile, Path(site))
+    return Want.load(profile, site=site_file(site))
 
 
 def state_dir() -> Path:

@@ -101,7 +101,8 @@ def aimed(node: Node, judged: Judged, want: Want) -> tuple[dict[str, Verdict], W
         return verdicts, here
     peermem = replace(here, path=PeerPath.PEERMEM)
     if other.id in verdicts and verdicts[other.id].status is Status.FAIL:
-        return {each.id: each(node, peermem) for each in ALL if each.id in verdicts}, peermem
+        every = (each for each in (*ALL, *want.own) if each.id in verdicts)
+        return {each.id: each(node, peermem) for each in every}, peermem
     return verdicts, peermem if node.fresh().owned else here
 
 

@@ -118,6 +118,15 @@ def test_what_a_site_wishes_goes_with_it(tmp_path: Path) -> None:
     assert (folder / "site.toml").read_text() == site.read_text()
 
 
+def test_a_sites_folder_goes_with_it_and_nothing_else_that_lies_there(tmp_path: Path) -> None:
+    for name in ("checks/rack.py", "site.toml", "secrets/key"):
+        (tmp_path / "of" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "of" / name).write_text("")
+    site = write(tmp_path, site=str(tmp_path / "of")).folder / "site"
+    files = {str(each.relative_to(site)) for each in site.rglob("*") if each.is_file()}
+    assert files == {"checks/rack.py", "site.toml"}
+
+
 def test_a_folder_that_is_there_is_left_as_it_is(tmp_path: Path) -> None:
     out = write(tmp_path).folder
     before = sorted(out.rglob("*"))

@@ -7,6 +7,7 @@ DIR/scripts/                the probe, what asks whose jobs are at work, and wha
                             that is not root use the one or carry out a signed bundle
 DIR/evidence/               empty: what verify.yml reads is kept there
 DIR/site.toml, profile.toml what the site wishes, where it has files for that
+DIR/site/                   the same of a site that has a folder, with its own checks
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from toolkit.safe_file import write_file
 from toolkit.ssh.ssh_config import SshConfig
 from toolkit.verbs.access import Fleet
 from toolkit.verbs.plan import Planned, bundle_files
+from toolkit.verbs.site_folder import PARTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ def write_playbook(
     """Write the folder, whole or not at all.
 
     :param profile: a name, or a file, which is copied.
-    :param site: the site's own file, which is copied; "" for none.
+    :param site: the site's own file or folder, which is copied; "" for none.
     :raises UsageError: it is there already.
     :raises Unwritten: it cannot be written.
     """
@@ -77,6 +79,10 @@ def write_playbook(
         for source, name in ((profile, "profile.toml"), (site, "site.toml")):
             if source and Path(source).is_file():
                 write_file(aside / name, Path(source).read_bytes())
+        for part in (each for each in PARTS if site and Path(site, each).exists()):
+            copy = shutil.copytree if Path(site, part).is_dir() else shutil.copyfile
+            (aside / "site").mkdir(exist_ok=True)
+            copy(Path(site, part), aside / "site" / part)
         ignored = shutil.ignore_patterns("__pycache__", ".*")
         shutil.copytree(playbooks(), aside / "playbooks", ignore=ignored)
         for each in reached:

@@ -21,7 +21,7 @@ from toolkit.report.text import errors
 from toolkit.rollout.runs import safe_name
 from toolkit.safe_file import private_folder, write_file
 from toolkit.ssh.transport import Transport
-from toolkit.verbs.access import Fleet
+from toolkit.verbs.access import Fleet, site_file
 from toolkit.verbs.cli.session import Session, fleet, refuse_inside
 from toolkit.verbs.doctor import examine_saved, gather
 from toolkit.verbs.each import on_each
@@ -110,8 +110,8 @@ def _incident(session: Session) -> ExitCode:
     code = worst([code_of(each) for each in outcomes] + [e.exit_code for e in failed.values()])
     report = dumps(document("doctor", said.text("profile"), told, code, session.now))
     notes = {"report.json": report, "about.txt": _about(said, file.name)}
-    if said.text("site"):
-        site = Path(said.text("site")).read_text(encoding="utf-8")
+    if own := site_file(said.text("site")):
+        site = own.read_text(encoding="utf-8")
         notes["site.toml"] = scrubber.text(site) if said.flag("scrub") else site
     write_incident(file, evidence, notes)
     session.say(str(file))
@@ -155,7 +155,7 @@ def _numbered(gathered: Gathered, scrubber: Scrubber) -> Gathered:
 
 
 def _about(said: Said, name: str) -> str:
-    site = " --site site.toml" if said.text("site") else ""
+    site = " --site site.toml" if site_file(said.text("site")) else ""
     return (
         f"Made by gdr-toolkit {__version__} with the profile {said.text('profile')}.\n"
         f"Judge it again: invoke doctor --from {name} --profile {said.text('profile')}{site}\n"

@@ -363,8 +363,10 @@ def verify(said: Said) -> ExitCode:
     session.cases(ran.junit)
     if said.flag("json") and ran.code not in {ExitCode.USAGE, ExitCode.BUG}:
         told = verified_document(said.text("profile"), ran.cases, ran.code, session.now)
-        sys.stdout.write(dumps({**told, **checks_told(said.text("only"), said.text("skip"))}))
-    if part := how_far(wants.common.checks):
-        session.say(part)
+        sys.stdout.write(
+            dumps({**told, **checks_told(said.text("only"), said.text("skip"), wants.common.own)})
+        )
+    if judged := how_far(wants.common.checks, wants.common.own):
+        session.say(judged)
     record(said, list(ran.codes))
     return ran.code

@@ -25,7 +25,7 @@ from toolkit.rollout.run import Brakes, Rolled, T
 from toolkit.rollout.runs import RunFolder, safe_name
 from toolkit.ssh.pool import NotBegun
 from toolkit.untrusted import read_json
-from toolkit.verbs.access import Fleet, state_dir
+from toolkit.verbs.access import Fleet, site_file, state_dir
 from toolkit.verbs.budget_run import Counting
 from toolkit.verbs.cli.session import Session
 from toolkit.verbs.rollout import Agreed
@@ -279,7 +279,8 @@ def counting(session: Session, fleet: Fleet, **about: str) -> Counting:
     """
     said = session.said
     site, profile = said.text("site"), said.text("profile") or DEFAULT_PROFILE
-    limit = Want.load(profile, site=Path(site) if site else None).rollout.max_unavailable
+    # Checks of the site have no say here: a mistake in one keeps nobody from taking back.
+    limit = Want.load(profile, site=site_file(site)).rollout.max_unavailable
     terms = terms_of(
         [host.name for host in fleet.hosts],
         max_unavailable=said.text("max_unavailable"),

@@ -25,7 +25,15 @@ from toolkit.rollout.runs import RunFolder, evidence_name
 from toolkit.safe_file import Beside, open_beside, try_folder
 from toolkit.ssh.credentials import Credentials, read_secret
 from toolkit.ssh.limits import ROOM_S
-from toolkit.verbs.access import Access, Fleet, demo_folder, inventory_in, names_demo, state_dir
+from toolkit.verbs.access import (
+    Access,
+    Fleet,
+    demo_folder,
+    inventory_in,
+    names_demo,
+    state_dir,
+    wanted,
+)
 from toolkit.verbs.textfile import open_textfile, textfile_at
 from toolkit.want import CONSUMERS, Want, consumer
 
@@ -78,11 +86,10 @@ class Session:
         return resolved(self._loaded(), self._inventory, self.said.text("site"))
 
     def _loaded(self) -> Want:
-        site = self.said.text("site")
-        want = Want.load(self.said.text("profile"), site=Path(site) if site else None)
+        want = wanted(self.said.text("profile"), self.said.text("site"))
         for waiver in (*want.waivers, *(one for each in want.group for one in each.waivers)):
-            named(waiver.check)
-        checks = selection(self.said.text("only"), self.said.text("skip"))
+            named(waiver.check, want.own)
+        checks = selection(self.said.text("only"), self.said.text("skip"), want.own)
         return self._with_passport(self._with_consumers(replace(want, checks=checks)))
 
     def _inventory(self) -> Inventory:
@@ -98,22 +105,17 @@ class Session:
         """The libraries whose versions were said stand in place of the site's."""
         told = dict(want.consumers)
         for name in CONSUMERS:
-            version = self.said.text(f"{name}_version")
-            if not version:
-                continue
-            try:
-                told[name] = consumer(name, version)[1]
-            except ValueError as why:
-                raise UsageError(
-                    f"--{name}-version: {why}",
-                    hint=f"a version is digits and dots: --{name}-version 2.27",
-                ) from why
+            if version := self.said.text(f"{name}_version"):
+                try:
+                    told[name] = consumer(name, version)[1]
+                except ValueError as why:
+                    hint = f"a version is digits and dots: --{name}-version 2.27"
+                    raise UsageError(f"--{name}-version: {why}", hint=hint) from why
         return replace(want, consumers=tuple(sorted(told.items())))
 
     def _with_passport(self, want: Want) -> Want:
         """What was demanded of passports; a key demands one, and is looked at before any node."""
-        key = self.said.text("passport_key")
-        if key:
+        if key := self.said.text("passport_key"):
             from toolkit.verbs.passport import known_key  # noqa: PLC0415 only they pay for it
 
             known_key(Path(key))
@@ -169,7 +171,9 @@ class Session:
     def _parts(
         self, outcomes: Sequence[Outcome[Told]], code: ExitCode, more: Mapping[str, Json] | None
     ) -> Iterator[str]:
-        more = {**checks_told(self.said.text("only"), self.said.text("skip")), **(more or {})}
+        only, skip = self.said.text("only"), self.said.text("skip")
+        own = wanted(self.said.text("profile"), self.said.text("site")).own if only or skip else ()
+        more = {**checks_told(only, skip, own), **(more or {})}
         profile = self.said.text("profile")
         return document_parts(self.verb, profile, outcomes, code, self.now, more=more)
 

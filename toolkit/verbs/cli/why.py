@@ -19,6 +19,7 @@ from toolkit.plan.plan import Plan
 from toolkit.report.document import dumps
 from toolkit.report.text import errors
 from toolkit.report.why import Answer, Way, document, tree
+from toolkit.verbs.access import wanted
 from toolkit.verbs.cli.session import Session, fleet
 from toolkit.verbs.each import on_saved
 from toolkit.verbs.passport import sealed
@@ -97,8 +98,8 @@ def asked(said: Said) -> tuple[Said, str]:
     about = words[0] if words else ""
     if words and not about.strip():
         raise UsageError("nothing is asked about", hint="name a check or a line, or leave it out")
-    if about and _is_check(about):
-        named(about)
+    if about and _is_check(about) and about not in BY_ID:
+        named(about, wanted(said.text("profile"), said.text("site")).own)
     return said, about
 
 

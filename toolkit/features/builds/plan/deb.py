@@ -64,14 +64,14 @@ def tree(
         ("Version", own),
         ("Architecture", arch(held.arch)),
         ("Maintainer", making.maintainer),
-        ("Installed-Size", _size(placed)),
+        ("Installed-Size", size(placed)),
         ("Depends", _depends(held)),
         ("Provides", ", ".join(_provides(held))),
         ("Section", "non-free/kernel" if held.proprietary else "kernel"),
         ("Priority", "optional"),
         ("Description", _description(held)),
     ]
-    return _whole(placed, control, scripts)
+    return whole(placed, control, scripts)
 
 
 def common_tree(own: str, making: Making, files: Sequence[PackedFile]) -> tuple[PackedFile, ...]:
@@ -84,7 +84,7 @@ def common_tree(own: str, making: Making, files: Sequence[PackedFile]) -> tuple[
         ("Version", own),
         ("Architecture", "all"),
         ("Maintainer", making.maintainer),
-        ("Installed-Size", _size(placed)),
+        ("Installed-Size", size(placed)),
         ("Section", "kernel"),
         ("Priority", "optional"),
         (
@@ -94,10 +94,10 @@ def common_tree(own: str, making: Making, files: Sequence[PackedFile]) -> tuple[
             " The modules themselves are in gdr-modules-KERNEL.",
         ),
     ]
-    return _whole(placed, control, {})
+    return whole(placed, control, {})
 
 
-def _whole(
+def whole(
     placed: Sequence[PackedFile], control: list[tuple[str, str]], scripts: Mapping[str, str]
 ) -> tuple[PackedFile, ...]:
     sums = "".join(
@@ -115,7 +115,7 @@ def _whole(
     return tuple(sorted((*placed, *parts), key=lambda each: each.path))
 
 
-def _size(placed: Sequence[PackedFile]) -> str:
+def size(placed: Sequence[PackedFile]) -> str:
     """Installed-Size: KiB, each file rounded up."""
     return str(sum(-(-len(each.data) // 1024) for each in placed))
 

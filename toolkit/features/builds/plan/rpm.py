@@ -17,7 +17,7 @@ SCRIPTS = ("pre", "post", "postun")
 
 # Nothing of what distributions add behind %install: stripping would take the signatures away,
 # and the generated dependencies on single symbols would be those of one distribution alone.
-_HEAD = """\
+HEAD = """\
 %global __os_install_post %{nil}
 %global __spec_install_post %{?__debug_package:%{nil}} %{__arch_install_post}
 %global debug_package %{nil}
@@ -82,7 +82,7 @@ def spec(
     if held.proprietary:
         about += ["", "Under NVIDIA's own licence: not to be redistributed."]
     head = _Head(tuple(tags), tuple(about), f"modules of {held.kernel}")
-    return _HEAD + _body(head, files, scripts, making)
+    return HEAD + _body(head, files, scripts, making)
 
 
 def common_spec(own: str, making: Making, files: Sequence[PackedFile]) -> str:
@@ -103,7 +103,7 @@ def common_spec(own: str, making: Making, files: Sequence[PackedFile]) -> str:
     ]
     about = ["Loads nvidia-peermem at boot, after the RDMA core and the NVIDIA driver."]
     head = _Head(tuple(tags), tuple(about), "load at boot, and in which order")
-    return _HEAD + _body(head, files, {}, making)
+    return HEAD + _body(head, files, {}, making)
 
 
 def _kernel(kernel: str) -> str:

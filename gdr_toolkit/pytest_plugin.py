@@ -2,7 +2,8 @@
 
 pytest reads options before it finds the suites' conftest, where they are named by
 ``--pyargs``; so they live apart, and an installed toolkit registers them (entry point
-pytest11). Nothing else is loaded before a test asks for ``gdr``: other people's runs pass by.
+pytest11). Nothing else is loaded before a test asks for ``gdr``: other people's runs pass by, those
+too whose own package is called ``toolkit``. PYTEST_DONT_REWRITE: as gdr_toolkit says.
 """
 
 from __future__ import annotations
@@ -12,17 +13,27 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gdr_toolkit import foreign, trouble
+
 if TYPE_CHECKING:
     from toolkit.suites.opened import GdrHost
+
+_FOREIGN = pytest.StashKey[str]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("gdr-toolkit", "gdr-toolkit, for --pyargs toolkit.suites")
     group.addoption("--gdr-profile", default="auto", help="wanted state: a name or TOML file")
-    group.addoption("--gdr-site", default="", help="the site's own TOML file over the profile")
+    group.addoption("--gdr-site", default="", help="the site's own TOML file, or folder")
     group.addoption("--gdr-inventory", default="", help="Ansible inventory, INI or YAML")
     group.addoption("--gdr-transport", default="paramiko", help="paramiko, openssh or local")
     group.addoption("--gdr-no-become", action="store_true", help="do not use sudo")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """:raises pytest.UsageError: our suites are asked for, and ``toolkit`` is another's."""
+    if any(each.split(".")[0] == "toolkit" for each in config.args) and foreign():
+        raise pytest.UsageError(trouble())
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -31,6 +42,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     That of ours alone asks for ``gdr_host``.
     """
     if "gdr_host" in metafunc.fixturenames:
+        if foreign():
+            metafunc.parametrize("gdr_host", ())
+            metafunc.config.stash[_FOREIGN] = trouble()
+            return
         from toolkit.suites import opened  # noqa: PLC0415 only they pay for it
 
         opened.open_hosts(metafunc.config)
@@ -49,6 +64,8 @@ def gdr(request: pytest.FixtureRequest, gdr_host: str) -> GdrHost:
 
 def pytest_collection_modifyitems(config: pytest.Config) -> None:
     """Why no host could be named is said here: before, it would be a traceback."""
+    if _FOREIGN in config.stash:
+        raise pytest.UsageError(config.stash[_FOREIGN])
     if opened := sys.modules.get("toolkit.suites.opened"):
         opened.refuse_trouble(config)
 

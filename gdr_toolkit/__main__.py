@@ -1,0 +1,5 @@
+"""``python -m gdr_toolkit``: the command ``gdr`` where it is not installed."""
+
+from gdr_toolkit import main
+
+main()
