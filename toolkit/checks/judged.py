@@ -98,9 +98,14 @@ class Judged:
         return WITHOUT if self.without else "ready"
 
 
-def judge_node(host: str, evidence: Evidence, want: Want, today: date) -> Judged:
-    """Judge one node by every check; each fact is computed once."""
-    node = Node(evidence)
+def judge_node(
+    host: str, evidence: Evidence, want: Want, today: date, node: Node | None = None
+) -> Judged:
+    """Judge one node by every check; each fact is computed once.
+
+    :param node: of this evidence, where the caller asks more of it.
+    """
+    node = node or Node(evidence)
     want = taken(node.fresh(), want)
     judged = _ANSWERS.ask(node.sources, partial(_judged, node, want), number_of(want))
     frames = evidence.frames.values()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Work = Callable[[Host, Transport], T]
 H = TypeVar("H", bound=Hashable)
+_RECALLED = 1024  # tuples of judgements that may come again
 
 
 def on_hosts(
@@ -79,19 +80,30 @@ class Alike:
     """What was seen of it so far. May be called from many threads: a dict takes one at a time."""
 
     _kept: dict[Hashable, Hashable] = field(default_factory=dict)
+    # By identity, with the tuple itself so that nothing else has its place.
+    _parts: dict[int, tuple[object, tuple[Hashable, ...]]] = field(default_factory=dict)
 
     def once(self, value: H) -> H:
         """The value, or the equal one that is kept already."""
         return cast("H", self._kept.setdefault(value, value))
 
+    def _each(self, values: tuple[H, ...]) -> tuple[H, ...]:
+        """Each of them once; of a judgement that was recalled the very tuple comes again."""
+        found = self._parts.get(id(values))
+        if found is None or found[0] is not values:
+            if len(self._parts) >= _RECALLED:
+                self._parts.clear()
+            found = self._parts[id(values)] = values, tuple(map(self.once, values))
+        return cast("tuple[H, ...]", found[1])
+
     def judged(self, judged: Judged) -> Judged:
         """The same judgement, so that a thousand nodes take little more memory than a few."""
         return replace(
             judged,
-            verdicts=tuple(map(self.once, judged.verdicts)),
-            about=tuple(map(self.once, judged.about)),
-            known=tuple(map(self.once, judged.known)),
-            chosen=tuple(map(self.once, judged.chosen)),
+            verdicts=self._each(judged.verdicts),
+            about=self._each(judged.about),
+            known=self._each(judged.known),
+            chosen=self._each(judged.chosen),
         )
 
     def bundle(self, bundle: Bundle | None) -> Bundle | None:

@@ -8,7 +8,15 @@ import re
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tests.evidence.board import Board
+from tests.evidence.boards import boards
+from tests.evidence.build import node
+from tests.evidence.frames import Override
+from tests.evidence.test_recall import LOST
+from tests.laws import tried
 from tests.unit import fleets
 from tests.unit.fleets import TODAY, capture, kinds, page_of, written
 from toolkit.checks.all import ALL
@@ -17,6 +25,7 @@ from toolkit.checks.judged import judge_node
 from toolkit.errors import Outcome, TransportError
 from toolkit.evidence import Evidence, Frame
 from toolkit.facts.rdma.measured import MeasuredPair
+from toolkit.facts.recall import forget
 from toolkit.features.page.show.fold import GROUPS, Who, commands
 from toolkit.features.page.show.parts import Page
 from toolkit.features.page.show.seen import Seeing, SeenNode, excerpt, named
@@ -42,13 +51,13 @@ def with_frame(evidence: Evidence, key: str, text: str) -> Evidence:
 
 
 def test_every_node_and_every_failure_stands_on_the_page(page: Page, text: str) -> None:
-    for node in page.nodes:
-        assert f"<b>{node.name}</b>" in text
+    for each in page.nodes:
+        assert f"<b>{each.name}</b>" in text
     failing = [each for each in page.folds if each.finding.status.value == "fail"]
     assert failing
-    for each in failing:
-        assert f'id="f{each.number}"' in text
-        assert each.check.id in text
+    for fold in failing:
+        assert f'id="f{fold.number}"' in text
+        assert fold.check.id in text
 
 
 def test_a_finding_of_several_nodes_is_told_once(page: Page) -> None:
@@ -278,6 +287,24 @@ def test_a_fleet_in_which_each_node_says_its_own_is_told_once_and_at_each_node()
     for number in range(60):
         assert f"in words of {number} only" in text
     assert set(re.findall(r'href="#([^"]+)"', text)) <= set(re.findall(r' id="([^"]+)"', text))
+
+
+@tried(60)
+@given(st.lists(st.tuples(boards(), LOST), min_size=2, max_size=4))
+def test_what_a_page_keeps_of_a_node_is_what_it_would_keep_of_it_alone(
+    drawn: list[tuple[Board, dict[str, Override]]],
+) -> None:
+    fleet = [node(lost, board=board) for board, lost in drawn]
+    forget()
+    together = Seeing(Want())
+    seen = [see(together, each) for each in fleet]
+    for evidence, known in zip(fleet, seen, strict=True):
+        forget()
+        assert see(Seeing(Want()), evidence) == known
+
+
+def see(seeing: Seeing, evidence: Evidence) -> SeenNode:
+    return seeing.see(judge_node("gpu", evidence, Want(), TODAY), evidence)
 
 
 def own_words(seen: SeenNode, number: int) -> SeenNode:

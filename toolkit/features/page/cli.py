@@ -13,6 +13,7 @@ from toolkit.cli.options import BMC, CONSUMERS, HOSTS, REACH, SAVED, WANT, Optio
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, ToolkitError, UsageError, code_of
 from toolkit.evidence import Evidence
+from toolkit.facts.node.node import Node
 from toolkit.facts.text.scrub import Scrubber
 from toolkit.features.exercise.run import measured
 from toolkit.features.page.show.parts import html
@@ -39,7 +40,9 @@ def looking(seeing: Seeing, today: date) -> Look:
     def look(name: str, evidence: Evidence) -> SeenNode:
         want = seeing.wants.of(name)
         given = sealed(evidence, want)
-        return seeing.see(alike.judged(judge_node(name, given, want, today)), given)
+        node = Node(given)
+        judged = alike.judged(judge_node(name, given, want, today, node))
+        return seeing.see(judged, given, node)
 
     return look
 
