@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import pickle
 import re
 from dataclasses import replace
 
@@ -26,11 +27,13 @@ from toolkit.errors import Outcome, TransportError
 from toolkit.evidence import Evidence, Frame
 from toolkit.facts.rdma.measured import MeasuredPair
 from toolkit.facts.recall import forget
+from toolkit.features.page.cli import looking, looking_apart
 from toolkit.features.page.show.fold import GROUPS, Who, commands
 from toolkit.features.page.show.parts import Page
 from toolkit.features.page.show.seen import Seeing, SeenNode, excerpt, named
 from toolkit.features.page.show.view import make
 from toolkit.report.pages import plain, policy
+from toolkit.verbs.each import on_saved
 from toolkit.want import Want
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[2J\u202e\x00\udc80"
@@ -289,7 +292,7 @@ def test_a_fleet_in_which_each_node_says_its_own_is_told_once_and_at_each_node()
     assert set(re.findall(r'href="#([^"]+)"', text)) <= set(re.findall(r' id="([^"]+)"', text))
 
 
-@tried(60)
+@tried(20)
 @given(st.lists(st.tuples(boards(), LOST), min_size=2, max_size=4))
 def test_what_a_page_keeps_of_a_node_is_what_it_would_keep_of_it_alone(
     drawn: list[tuple[Board, dict[str, Override]]],
@@ -301,6 +304,33 @@ def test_what_a_page_keeps_of_a_node_is_what_it_would_keep_of_it_alone(
     for evidence, known in zip(fleet, seen, strict=True):
         forget()
         assert see(Seeing(Want()), evidence) == known
+
+
+def test_a_page_of_which_other_processes_saw_the_nodes_has_the_same_bytes() -> None:
+    """Two of them by turns, a chunk of nodes each; what they send is as pickle makes it."""
+    nodes = [(f"gpu{at}", capture(kind)) for at, kind in enumerate(CHUNKS)]
+    here, there = Seeing(Want()), Seeing(Want())
+    seen = on_saved(nodes, looking(here, TODAY))
+    two = [looking_apart(TODAY) for _ in range(2)]
+    told = (
+        pickle.dumps(
+            [two[at // 2 % 2](name, evidence, Want()) for name, evidence in nodes[at : at + 2]]
+        )
+        for at in range(0, len(nodes), 2)
+    )
+    apart = [there.take(*each) for chunk in told for each in pickle.loads(chunk)]  # noqa: S301
+    assert apart == [each.value for each in seen]
+    pages = [
+        written(make(outcomes, seeing.passing, "peermem", fleets.WHEN))
+        for outcomes, seeing in (
+            (seen, here),
+            ([Outcome(each.judged.host, each) for each in apart], there),
+        )
+    ]
+    assert pages[0] == pages[1]
+
+
+CHUNKS = ("stub", "healthy", "acs", "healthy", "rocky", "acs", "healthy", "noroot", "stub", "acs")
 
 
 def see(seeing: Seeing, evidence: Evidence) -> SeenNode:

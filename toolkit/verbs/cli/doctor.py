@@ -38,9 +38,8 @@ from toolkit.report.table import clean, columns
 from toolkit.report.text import report
 from toolkit.verbs.cli.prometheus import Metrics, textfile
 from toolkit.verbs.cli.session import Session, fleet, refuse_inside
-from toolkit.verbs.doctor import examine, examine_saved
+from toolkit.verbs.doctor import examine, examine_files
 from toolkit.verbs.pasted_logs import import_log
-from toolkit.verbs.saved import read_all
 
 
 @verb(
@@ -130,7 +129,7 @@ def _examined(session: Session, wants: Wants, aside: list[Foreign]) -> list[Outc
     also = import_log(Path(said.text("nccl_log"))) if said.text("nccl_log") else ()
     if saved := _saved(said):
         also += _image(said.text("inside"))
-        return examine_saved(read_all(saved, aside), wants, session.today, also=also)
+        return examine_files(saved, aside, wants, session.today, also=also)
     with fleet(said) as opened:
         return examine(opened, wants, session.today, session.folder, also=also)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import TypeVar, cast
 
@@ -27,6 +27,7 @@ from toolkit.features.topology.show.view import TopologyView, view
 from toolkit.groups import Wants
 from toolkit.report.pages import plain
 from toolkit.throughput.inputs import NOT_TOLD
+from toolkit.verbs.each import Alike
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,7 @@ _AROUND = 2  # lines shown after one that is named: registers stand below their 
 _NAMES = re.compile(r"[\w./:@+-]{4,}")
 
 T = TypeVar("T", bound=Hashable)
+PassingKey = tuple[str, Finding]  # a check's id, and what it found
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +130,12 @@ class Seeing:
     """Looks at nodes one after the other. May be called from many threads."""
 
     wants: Wants
-    passing: dict[tuple[str, Finding], tuple[Excerpt, ...]] = field(default_factory=dict)
+    passing: dict[PassingKey, tuple[Excerpt, ...]] = field(default_factory=dict)
     _sheets: Sheets = field(init=False)
     _drawn: Answers[tuple[Heat | None, str, Carry | None]] = field(
         default_factory=lambda: Answers(_KINDS)
     )
+    _alike: Alike = field(default_factory=Alike)
     _known: dict[Hashable, Hashable] = field(default_factory=dict)
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
@@ -150,6 +153,22 @@ class Seeing:
             sheet = self._sheets.of(judged.host, node, judged.verdicts)
             behind = tuple(self._behind(judged, evidence))
             return SeenNode(judged, sheet, *drawn, behind)
+
+    def take(
+        self, seen: SeenNode, passing: Iterable[tuple[PassingKey, tuple[Excerpt, ...]]]
+    ) -> SeenNode:
+        """A node that was seen by another process, with what it was the first to tell there."""
+        for key, excerpts in passing:
+            self.passing.setdefault(key, excerpts)
+        alike, sheet = self._alike, seen.sheet
+        return replace(
+            seen,
+            judged=alike.judged(seen.judged),
+            sheet=Sheet(sheet.host, alike.each(sheet.sections), alike.once(sheet.layout)),
+            heat=alike.once(seen.heat),
+            carry=alike.once(seen.carry),
+            behind=tuple(map(alike.once, seen.behind)),
+        )
 
     def _draw(self, node: Node) -> tuple[Heat | None, str, Carry | None]:
         """The grid of a node, or why there is none, and what its paths carry."""
