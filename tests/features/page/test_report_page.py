@@ -318,7 +318,7 @@ def test_a_page_of_which_other_processes_saw_the_nodes_has_the_same_bytes() -> N
         )
         for at in range(0, len(nodes), 2)
     )
-    apart = [there.take(*each) for chunk in told for each in pickle.loads(chunk)]  # noqa: S301
+    apart = [there.take(*each) for chunk in told for each in pickle.loads(chunk)]  # noqa: S301 our own
     assert apart == [each.value for each in seen]
     pages = [
         written(make(outcomes, seeing.passing, "peermem", fleets.WHEN))
