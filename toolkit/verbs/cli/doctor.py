@@ -172,7 +172,7 @@ def hosts(said: Said) -> ExitCode:
       invoke hosts --hosts 'gpu[001-128]!gpu007'
       invoke hosts --inventory hosts.yml --hosts '@train&@rack1'
     """
-    with fleet(said) as opened:
+    with fleet(said, serve=False) as opened:
         named_hosts = opened.hosts
     if said.flag("json"):
         from toolkit.report.listings import hosts_document  # noqa: PLC0415 doctor lists none
