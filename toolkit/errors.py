@@ -116,8 +116,21 @@ class TransportError(ToolkitError):
     exit_code = ExitCode.UNREACHABLE
 
 
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """A host key that nobody has known before, as it would be written down."""
+
+    file: str  # of known hosts
+    name: str  # "[gpu7]:2222"
+    kind: str  # "ssh-ed25519"
+    blob: bytes  # as it goes over the wire
+    host: str  # whose it is, as we call it: of a jump host its own name
+
+
 class HostKeyError(TransportError):
     """The node's host key is unknown, or differs from the known one; nothing was sent."""
+
+    key: NewKey | None = None  # where no key of the node was known before
 
 
 class LoginError(TransportError):

@@ -68,7 +68,7 @@ class SiteWants:
         for (_, group), ours in zip(self.groups, found, strict=False):
             if ours:
                 want = replace(want, expect=want.expect.under(group.expect))
-                waivers += group.waivers
+                waivers += (each for each in group.waivers if not each.hosts)
         named = zip(self.waivers, found[len(self.groups) :], strict=True)
         waivers += [replace(each, hosts="") for (_, each), ours in named if ours]
         waivers.sort(key=lambda each: each.until, reverse=True)  # of two the one that still counts
@@ -109,11 +109,17 @@ def resolved(want: Want, inventory: Callable[[], Inventory], file: str) -> SiteW
         (_members(each.hosts, known, f"{file}: group {number}"), each)
         for number, each in enumerate(want.group, start=1)
     )
-    waivers = tuple(
-        (_members(each.hosts, known, f"{file}: waiver of {each.check}"), each) for each in for_some
-    )
+    waivers = [(_members(w.hosts, known, f"{file}: waiver of {w.check}"), w) for w in for_some]
+    for number, (among, group) in enumerate(groups, start=1):
+        for each in (each for each in group.waivers if each.hosts):
+            where = f"{file}: group {number}: waiver of {each.check}"
+            waivers.append((_both(among, _members(each.hosts, known, where)), each))
     _agree(want.group, known, file)
-    return SiteWants(for_all(want), groups, waivers)
+    return SiteWants(for_all(want), groups, tuple(waivers))
+
+
+def _both(one: Callable[[str], bool], other: Callable[[str], bool]) -> Callable[[str], bool]:
+    return lambda host: one(host) and other(host)
 
 
 def _members(hosts: str, inventory: Inventory, where: str) -> Callable[[str], bool]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit import DEFAULT_PROFILE as DEFAULT_PROFILE  # noqa: PLC0414 # for who loads a profile
-from toolkit.compat.bios import BiosRole
+from toolkit.compat.bios import read_wanted_bios
 from toolkit.compat.reader import Compat, shipped
 from toolkit.errors import UsageError
 from toolkit.expect import Expect, read_expect
@@ -68,6 +68,7 @@ class Group:
     """A table of [[group]]: hosts of which something of their own holds."""
 
     hosts: str  # node set: "@gb200", "gpu[001-128]"
+    named: str  # its profile, as the file calls it; "" for none
     profile: tuple[tuple[str, Any], ...] = ()  # what its profile says, as fields of Want
     expect: Expect = field(default_factory=Expect)
     waivers: tuple[Waiver, ...] = ()
@@ -96,6 +97,20 @@ class Bundles:
 
 
 @dataclass(frozen=True, slots=True)
+class Selection:
+    """Which checks are judged in one run, by their ids: --only and --skip. All, without either."""
+
+    only: frozenset[str] = frozenset()
+    skip: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.only or self.skip)
+
+    def has(self, check: str) -> bool:
+        return (not self.only or check in self.only) and check not in self.skip
+
+
+@dataclass(frozen=True, slots=True)
 class Want:
     """The wished-for state of a node."""
 
@@ -111,6 +126,7 @@ class Want:
     modules: Modules = Modules.DKMS
     companions: tuple[str, ...] = ()  # of COMPANIONS: delivered too, where modules are built
     bios: tuple[tuple[str, str], ...] = ()  # ("smt", "off"): settings that the site wants its way
+    nic: tuple[tuple[str, int], ...] = ()  # ("LINK_TYPE", 2): firmware of HCAs, the site's way
     signing: SigningPaths | None = None  # None: whatever key DKMS has made for itself
     passport: bool = False  # a node without a passport fails; said by options alone
     passport_key: str = ""  # file of keys: one of them must have signed it; "" for unsigned
@@ -120,6 +136,7 @@ class Want:
     mig: str = "any"  # one of MIG: what the GPUs are meant to be
     expect: Expect = field(default_factory=Expect)  # what is to be there
     group: tuple[Group, ...] = ()  # as the file has them; toolkit/groups.py resolves their hosts
+    checks: Selection = Selection()  # which count; said by options alone
     taken: bool = False  # the path is the one that the node takes, and no profile's
     compat: Compat = field(default_factory=shipped, repr=False)
 
@@ -148,20 +165,19 @@ def _profile_file(profile: str, beside: Path = Path()) -> Path:
         return shipped
     if (beside / profile).is_file():
         return beside / profile
-    raise UsageError(
-        f"no profile {profile!r}",
-        hint=f"name one of {', '.join(profiles())}, or a TOML file",
-    )
+    hint = f"name one of {', '.join(profiles())}, or a TOML file"
+    raise UsageError(f"no profile {profile!r}", hint=hint)
 
 
 def _apply(want: Want, file: Path) -> Want:
     table = _table(file)
     try:
+        _read_expected(table, file, {"expect", "group"})
         if "compat" in table:
             want = replace(want, compat=want.compat.overlaid(table.pop("compat")))
         if "group" in table:
             want = replace(want, group=_groups(table, file))
-        return replace(want, **_typed(table))
+        return replace(want, **{k: _value(k, v) for k, v in table.items() if k != "group"})
     except ValueError as why:
         hint = f"mend that key in {file}; what each takes: docs/guide.md, the site's file"
         raise UsageError(f"{file}: {why}", hint=hint) from why
@@ -184,14 +200,6 @@ def _table(file: Path) -> dict[str, Any]:
     return table
 
 
-def _typed(table: dict[str, Any]) -> dict[str, Any]:
-    """The fields of Want that a table gives.
-
-    :raises ValueError: likewise.
-    """
-    return {key: _value(key, value) for key, value in table.items() if key != "group"}
-
-
 def _groups(table: dict[str, Any], file: Path) -> tuple[Group, ...]:
     """The tables of [[group]].
 
@@ -212,14 +220,27 @@ def _groups(table: dict[str, Any], file: Path) -> tuple[Group, ...]:
         if not isinstance(row["hosts"], str) or not row["hosts"].strip():
             raise ValueError(f'group {number}: hosts must be a node set such as "gpu[001-128]"')
         try:
+            _read_expected(row, file, {"expect"})
             given = {key: _value(key, row[key]) for key in ("expect", "waivers") if key in row}
         except ValueError as why:
             raise ValueError(f"group {number}: {why}") from why
-        if any(each.hosts for each in given.get("waivers", ())):
-            raise ValueError(f"group {number}: its waivers are for its hosts, and name none")
         profile = _of_profile(number, row["profile"], table, file) if "profile" in row else ()
-        groups.append(Group(row["hosts"], profile, **given))
+        groups.append(Group(row["hosts"], row.get("profile", ""), profile, **given))
     return tuple(groups)
+
+
+def _read_expected(table: dict[str, Any], file: Path, may: set[str]) -> None:
+    """Put what another file expects in place of its name: expect = "FILE", beside this one.
+
+    :raises ValueError: it has more than it may.
+    :raises UsageError: it cannot be read.
+    """
+    if isinstance(name := table.get("expect"), str):
+        own = _table(file.parent / name)
+        if odd := sorted(own.keys() - may):
+            raise ValueError(f"expect {name!r} may have {' and '.join(sorted(may))}, not {odd[0]}")
+        groups = {"group": [*own["group"], *table.get("group", ())]} if "group" in own else {}
+        table |= {"expect": own.get("expect", {}), **groups}
 
 
 def _of_profile(
@@ -232,7 +253,7 @@ def _of_profile(
     told = {key: value for key, value in own.items() if key == "path" or key not in table}
     if odd := sorted({"group", "compat", "keep_runs", "rollout", "bundles"} & own.keys()):
         raise ValueError(f"group {number}: profile {profile!r} may not have {', '.join(odd)}")
-    return tuple(_typed(told).items())
+    return tuple((key, _value(key, value)) for key, value in told.items())
 
 
 def _value(key: str, value: Any) -> Any:
@@ -250,8 +271,10 @@ def _value(key: str, value: Any) -> Any:
         if not isinstance(value, list) or not set(map(str, value)) <= set(COMPANIONS):
             raise ValueError(f"companions must be a list of {', '.join(COMPANIONS)}")
         return tuple(str(each) for each in dict.fromkeys(value))
-    if key == "bios":
-        return _bios(value)
+    if key == "nic":
+        from toolkit.compat.nic import read_wanted  # noqa: PLC0415 only who says so pays for it
+
+        return read_wanted(value)
     if key == "consumers":
         if not isinstance(value, dict):
             raise ValueError('consumers must be a table: consumers = { nccl = "2.27" }')
@@ -343,26 +366,15 @@ def _limits(value: Any) -> RolloutLimits:
 
 _GROUP_KEYS = {"hosts", "profile", "expect", "waivers"}
 _LIMIT_KEYS = {"max_unavailable", "nodes"}
-_SAID = {"passport", "passport_key", "taken"}  # on the command line, of one run; of one node
+_SAID = {"passport", "passport_key", "checks", "taken"}  # by options; of one node
 _SHAPED: dict[str, Callable[[Any], Any]] = {
     "signing": _signing,
     "bundles": _bundles,
     "keep_runs": _runs,
     "rollout": _limits,
     "expect": read_expect,
+    "bios": read_wanted_bios,
 }
-
-
-def _bios(value: Any) -> tuple[tuple[str, str], ...]:
-    """The table [bios]: setting and word, "on" and "off" or one of the BIOS's own."""
-    if not isinstance(value, dict):
-        raise ValueError('bios must be a table: bios = { smt = "off" }')
-    for name, word in value.items():
-        if name not in list(BiosRole):
-            raise ValueError(f"bios: unknown setting {name!r}; settings: {', '.join(BiosRole)}")
-        if not isinstance(word, str) or not word.strip():
-            raise ValueError(f'bios: {name} must be a word such as "on", not {word!r}')
-    return tuple(sorted(value.items()))
 
 
 def _waiver(number: int, row: Any) -> Waiver:

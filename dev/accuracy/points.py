@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
 from toolkit.errors import Unparsable
 from toolkit.facts.pci.pcie_caps import Link
+from toolkit.throughput.model import Poster
 
-_SPEEDS = {"3": 8.0, "4": 16.0, "5": 32.0}
+_SPEEDS = {"1": 2.5, "2": 5.0, "3": 8.0, "4": 16.0, "5": 32.0, "6": 64.0}
 
 
 class Tier(StrEnum):
@@ -29,12 +31,14 @@ class Point:
     fabric: str  # "ib", "roce", "slingshot"; "" for none
     gbits: float  # of one port; 0 for no wire
     hcas: int
+    nodes: int  # 0 where not told
     mtu: float
     size: float  # bytes; 0 where not told
     depth: int  # 0 where not told
     pairs: int
     gdr: bool  # False: with GPUDirect off
     host: bool  # host memory at both ends
+    poster: Poster  # as far as the platform's name tells
     op: str
     measured: float  # GB/s or us
     stream: float  # GB/s; 0 where not told
@@ -49,6 +53,19 @@ class Point:
     def both_ways(self) -> bool:
         return "bidir" in self.op or "bibw" in self.op
 
+    @property
+    def reads(self) -> bool:
+        """Whether the HCA, or another device, reads GPU memory; of storage a read writes there."""
+        told = re.search(r"\breads?\b", self.op, re.IGNORECASE)
+        return bool(told) and self.kind in {"verbs_bw", "pcie_p2p"}
+
+    @property
+    def gpus(self) -> int:
+        """How many share the wires: as the test says, all of a collective, else one."""
+        told = re.search(r"(\d+) GPU", self.op)
+        whole = "nccl" in self.op and "pair" not in self.op
+        return int(told[1]) if told else self.hcas if whole else 1
+
 
 def parse_points(text: str) -> tuple[Point, ...]:
     """Read the CSV.
@@ -62,6 +79,12 @@ def parse_points(text: str) -> tuple[Point, ...]:
         except (KeyError, ValueError) as why:
             raise Unparsable("throughput points", f"{row.get('id')}: {why}", number) from why
     return tuple(found)
+
+
+def _poster(platform: str) -> Poster:
+    if re.search(r"broadcom|bcm5|thor", platform, re.IGNORECASE):
+        return Poster.BROADCOM
+    return Poster.GUEST if re.search(r"\bVMs?\b", platform) else Poster.CORE
 
 
 def _point(row: dict[str, str]) -> Point:
@@ -79,12 +102,14 @@ def _point(row: dict[str, str]) -> Point:
         fabric=row["link"],
         gbits=number("nic_rate_gbps"),
         hcas=int(number("n_nics")) or 1,
+        nodes=int((re.search(r"\b(\d+) nodes", row["note"]) or ["", "0"])[1]),
         mtu=number("wire_mtu") or 4096.0,
         size=number("msg_bytes"),
         depth=int(number("depth")),
         pairs=int(number("qps")) or 1,
         gdr=row["gdr"] != "off",
         host=row["buffer"] == "host",
+        poster=_poster(row["platform"]),
         op=row["op"],
         measured=number("measured_gbs_or_us"),
         stream=number("stream_gbs"),

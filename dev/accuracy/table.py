@@ -43,10 +43,10 @@ def _summary(judged: tuple[Judged, ...]) -> str:
     )
     for name, error in kinds:
         lines += [_score(name, tier, score(judged, tier, error)) for tier in _SHOWN]
+    shares = {tier: [e.inside for e in judged if e.point.tier is tier] for tier in _SHOWN}
     inside = [
-        f"{sum(e.inside for e in judged if e.point.tier is tier)} of "
-        f"{sum(e.point.tier is tier for e in judged)} of tier {tier}"
-        for tier in _SHOWN
+        f"{sum(found)} of {len(found)} ({sum(found) / len(found):.0%}) of tier {tier}"
+        for tier, found in shares.items()
     ]
     return "\n".join([*lines, "", f"Inside the interval that was told: {', '.join(inside)}.", ""])
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from datetime import date
 from pathlib import Path
 
 import pytest
 
 from tests.evidence.build import groups, node
+from tests.invoked import gdr
 from toolkit.checks.all import BY_ID
 from toolkit.checks.comparison import Sheets
 from toolkit.errors import UsageError
@@ -92,6 +94,28 @@ def test_a_waiver_is_for_the_hosts_that_it_names(tmp_path: Path) -> None:
     assert told["gpu1"] == ["iommu.boot", "acs.redirect"]
     assert told["gpu4"] == ["iommu.boot"]
     assert told["gb1"] == ["iommu.boot", "rdma.mtu"]
+
+
+def test_a_waiver_of_a_group_may_name_some_of_its_hosts(tmp_path: Path) -> None:
+    rows = waiver("rdma.mtu", hosts="'gb1,gpu1'") + "[[group.waivers]]\n" + waiver("rdma.gid")
+    wants = load(tmp_path, f'[[group]]\nhosts = "@gb200"\n[[group.waivers]]\n{rows}')
+    told = {name: sorted(each.check for each in wants.of(name).waivers) for name in NAMES}
+    assert (told["gb1"], told["gb2"], told["gpu1"]) == (["rdma.gid", "rdma.mtu"], ["rdma.gid"], [])
+    assert all(not each.hosts for each in wants.of("gb1").waivers)
+
+
+def test_what_the_verb_expect_wrote_is_named_by_its_file(tmp_path: Path) -> None:
+    """Whole, with its groups, for all; its keys alone, for the hosts of one group."""
+    (tmp_path / "learned.toml").write_text('[[group]]\nhosts = "@h100"\n[group.expect]\ngpus = 8\n')
+    (tmp_path / "gb.toml").write_text("[expect]\ngpus = 4\nhcas = 4\n")
+    wants = load(
+        tmp_path,
+        'expect = "learned.toml"\n[[group]]\nhosts = "@gb200"\nexpect = "gb.toml"\n'
+        'profile = "dmabuf"\n',
+    )
+    assert wants.of("gpu3").expect == Expect(((ExpectKey.GPUS, 8),))
+    assert wants.of("gb1").expect == Expect(((ExpectKey.GPUS, 4), (ExpectKey.HCAS, 4)))
+    assert (wants.of("gb1").path, wants.of("gpu3").path) == (PeerPath.DMABUF, PeerPath.PEERMEM)
 
 
 def test_a_failure_is_waived_on_the_hosts_that_are_named(tmp_path: Path) -> None:
@@ -233,9 +257,15 @@ def test_the_inventory_is_read_only_where_it_is_asked(tmp_path: Path) -> None:
             '[[group]]\nhosts = "gpu1"\nprofile = "peerman"', "no profile 'peerman'", id="profile"
         ),
         pytest.param(
-            '[[group]]\nhosts = "gpu1"\n[[group.waivers]]\n' + waiver("x", hosts="'gpu2'"),
-            "group 1: its waivers are for its hosts",
+            '[[group]]\nhosts = "gpu1"\n[[group.waivers]]\n' + waiver("x", hosts="'gpu['"),
+            "site.toml: group 1: waiver of x: hosts = 'gpu['",
             id="hosts-of-a-groups-waiver",
+        ),
+        pytest.param('expect = "none.toml"', "none.toml: cannot be read", id="expect-file"),
+        pytest.param(
+            '[[group]]\nhosts = "gpu1"\nexpect = "site.toml"',
+            "group 1: expect 'site.toml' may have expect, not group",
+            id="expect-file-with-groups",
         ),
         pytest.param(
             "[[waivers]]\n" + waiver("x", hosts="3"),
@@ -248,3 +278,33 @@ def test_a_mistake_is_one_sentence(tmp_path: Path, text: str, message: str) -> N
     with pytest.raises(UsageError) as refused:
         load(tmp_path, text + "\n")
     assert message in str(refused.value)
+
+
+def test_one_run_judges_each_node_by_what_its_group_wants(tmp_path: Path) -> None:
+    """Three groups, three profiles, an expectation of one from a file, a waiver for one host."""
+    (tmp_path / "lab.toml").write_text('path = "auto"\niommu = "any"\n')
+    (tmp_path / "boards.toml").write_text("[expect]\ngpus = 9\n")
+    rows = waiver("expect.gpus", "2099-01-31", "'demo-iommu'")
+    (tmp_path / "site.toml").write_text(
+        '[[group]]\nhosts = "demo-healthy,demo-stub"\nprofile = "dmabuf"\n'
+        '[[group]]\nhosts = "demo-iommu,demo-rocky"\nprofile = "lab.toml"\n'
+        f'expect = "boards.toml"\n[[group.waivers]]\n{rows}'
+        '[[group]]\nhosts = "demo-kernel"\nprofile = "peermem"\n'
+    )
+    words = ("--hosts", "demo", "--site", "site.toml", "--json", "--quiet")
+    done = gdr("doctor", *words, state=tmp_path / "state", cwd=tmp_path)
+    hosts = {each["name"]: each for each in json.loads(done.stdout)["hosts"]}
+    assert {name: each["state"] for name, each in hosts.items()} == {
+        "demo-healthy": "ready", "demo-iommu": "ready", "demo-rocky": "broken",
+        "demo-stub": "broken", "demo-kernel": "broken",
+    }  # fmt: skip
+    bad = {
+        name.removeprefix("demo-"): {
+            v["check"]: v["waived"] for v in each["verdicts"] if v["status"] == "fail"
+        }
+        for name, each in hosts.items()
+    }
+    assert (bad["healthy"], bad["iommu"]) == ({}, {"expect.gpus": True})
+    assert bad["rocky"] == {"expect.gpus": False}  # and of iommu, which is left alone, nothing
+    assert "dmabuf.gpu" in bad["stub"]
+    assert "peermem.file" in bad["kernel"]

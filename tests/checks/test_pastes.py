@@ -130,7 +130,7 @@ def judged(text: str, folder: Path) -> tuple[str, str]:
         pytest.param(INTEL, "iommu.passthrough", "", id="intel-translates-by-default"),
         pytest.param(FAULT, "iommu.passthrough", "", id="io-page-fault"),
         pytest.param(STUB, "peermem.stub", "", id="modinfo-of-a-stub"),
-        pytest.param(STUB.replace("depends:", "depends: ib_uverbs,nvidia"), "", "", id="modinfo"),
+        pytest.param(STUB.replace("depends:", "depends: ib_core"), "", "peermem.stub", id="real"),
         pytest.param(GDR, "gdrcopy.driver", "", id="gdrcopy-without-its-driver"),
         pytest.param(NO_GSP, "nvidia.present", "", id="too-old-for-the-open-modules"),
         pytest.param(KALLSYMS, "", "ib.peer_symbol", id="kallsyms-of-ofed"),

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import Phase, find, settings
 from hypothesis import strategies as st
 
+from dev.compiles import KERNELS, SHOWN
 from tests.checks.test_failure_catalogue import SEEN as CATALOGUE
 from toolkit.checks.all import BY_ID
 from toolkit.checks.breakages import MATCHES
@@ -55,7 +56,7 @@ def _asked_by_name(row: Any) -> bool:
 def _foretells(row: Any) -> bool:
     """Whether some version and some kernel come to the row, and not one that it does not cover."""
     version = next(v for v in (row.first, "1") if v and row.covers(v))
-    kernels = (f"{row.kernel_first or '1.0'}{tail}" for tail in TAILS)
+    kernels = [f"{row.kernel_first or '1.0'}{tail}" for tail in TAILS] + [*KERNELS, *SHOWN.values()]
     return any(row.covers_kernel(each) for each in kernels) and row in [
         each for each in COMPAT.compiles if each.part == row.part and each.covers(version)
     ]
@@ -77,7 +78,14 @@ def _known(row: Any) -> bool:
     return all(gpus.machine_type(dmi, frozenset({each})) is row for each in row.devices)
 
 
-TAILS = (".0", "-amd64", ".0-50-amd64", ".117+deb12-amd64", ".0-687.el9_8.x86_64")
+TAILS = (
+    ".0",
+    "-amd64",
+    ".0-50-amd64",
+    ".48+deb13-amd64",
+    ".117+deb12-amd64",
+    ".0-687.el9_8.x86_64",
+)
 
 
 # By file: the rows, and how code comes to one of them.

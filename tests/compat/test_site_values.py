@@ -172,7 +172,7 @@ def test_groups_of_a_site(tmp_path: Path) -> None:
     )
     want = Want.load("auto", site=site(tmp_path, text))
     first, second, third = want.group
-    assert first == Group("gpu[1-2]", (), expect=read_expect({"gpus": 8}))
+    assert first == Group("gpu[1-2]", "", expect=read_expect({"gpus": 8}))
     assert second.hosts == "gpu3"
     assert [(key, str(value)) for key, value in second.profile] == [
         ("path", "dmabuf"),
@@ -192,11 +192,6 @@ def test_groups_of_a_site(tmp_path: Path) -> None:
         ('[[group]]\nhosts = " "\nexpect = {}\n', "group 1: hosts must be a node set"),
         ("[[group]]\nhosts = 1\nexpect = {}\n", "group 1: hosts must be a node set"),
         ('[[group]]\nhosts = "a"\nexpect = { x = 1 }\n', "group 1: expect: unknown key 'x'"),
-        (
-            '[[group]]\nhosts = "a"\n[[group.waivers]]\ncheck = "a"\nreason = "w"\n'
-            'until = 2027-01-31\nhosts = "b"\n',
-            "group 1: its waivers are for its hosts, and name none",
-        ),
         ('[[group]]\nhosts = "a"\nprofile = 1\n', "group 1: profile must be a string, not 1"),
         (
             '[[group]]\nhosts = "a"\nprofile = "odd.toml"\n',

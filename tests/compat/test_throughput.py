@@ -84,6 +84,9 @@ def test_a_constant_of_the_table() -> None:
     other = _constant(ROW | {"basis": "fitted", "prior_of": "y", "why_prior": "w"})
     assert (other.prior, other.prior_of) == (None, "y")
     assert _constant(ROW | FIT | {"prior": 0.0}).prior == 0
+    assert (fit.prior_bounds, fit.also) == (None, ())
+    unsure = _constant(ROW | FIT | {"prior_low": 0.5, "prior_high": 2, "also": [3, 4]})
+    assert (unsure.prior_bounds, unsure.also) == ((0.5, 2), (3, 4))
 
 
 @pytest.mark.parametrize(
@@ -131,6 +134,7 @@ def test_other_values_keep_the_distance_of_their_bounds() -> None:
     assert doubled.low == pytest.approx(row.range.low * 2)
     assert doubled.high == pytest.approx(row.range.high * 2)
     assert table[row.id] == row.range
+    assert table.but({row.id: Range(5, 1, 9)})[row.id] == Range(5, 1, 9)
     zero = replace(table, rows={"x": _constant(ROW | {"value": 0, "high": 3})}).but({"x": 5})
     assert zero["x"] == Range(5, 0, 3)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from html import escape
 from itertools import product
 
 import pytest
@@ -40,6 +41,12 @@ def quoted(text: str) -> str:
     return "".join(f"> {line}\n" for line in text.rstrip("\n").split("\n"))
 
 
+def each_line(text: str, before: str) -> str:
+    """:param before: with the number of the line as N."""
+    lines = text.rstrip("\n").split("\n")
+    return "".join(f"{before.format(N=at)}{line}\n" for at, line in enumerate(lines, start=1))
+
+
 DRESSES: dict[str, Callable[[str], str]] = {
     "quoted": quoted,
     "quoted-twice": lambda text: quoted(quoted(text)),
@@ -50,6 +57,14 @@ DRESSES: dict[str, Callable[[str], str]] = {
     "colours": lambda text: f"\x1b[0m{text}".replace("\n", "\x1b[0m\n\x1b[1;32m"),
     "colours-shown": lambda text: f"^[[0m{text}".replace("\n", "^[[0m\n^[[1;32m"),
     "typographic": lambda text: text.replace("'", "\u2019").replace('"', "\u201d"),
+    "numbered": lambda text: each_line(text, "{N:6}\t"),
+    "of-a-kubelet": lambda text: each_line(text, "2026-11-28T10:00:00.{N:09}Z stdout F "),
+    "barred": lambda text: each_line(text, "| "),
+    "indented-code": lambda text: f"It says:\n\n{each_line(text, '    ')}\nThat is all.\n",
+    "fenced-among-prose": lambda text: f"It says:\n```\n{text.rstrip()}\n```\nThat is all.\n",
+    "glued-fence": lambda text: f"```{text.rstrip()}```\n",
+    "source-of-a-page": lambda text: escape(text).replace("'", "&#39;"),
+    "string-of-a-program": lambda text: repr(text) if "\\" not in text else text,
     "quoted-windows": lambda text: quoted(text).replace("\n", "\r\n"),
 }
 READ = [file for file, case in EXPECTED.items() if not case.refused]

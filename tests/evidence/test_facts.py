@@ -107,7 +107,7 @@ NOTHING: dict[str, object] = {
                              "said_qos", "said_signers", "services", "unsupported_gpus")},
     **dict.fromkeys(("acs_said", "asked_containers", "bar1_alone", "cards", "collective_runs",
                      "gdsio_runs", "offered", "perftest_runs", "pod_list", "said_firmware",
-                     "said_limits", "said_pcie_links", "ucx_refused"), ()),
+                     "said_limits", "said_pcie_links", "verbs_troubles"), ()),
     "ethtool_said": EthtoolSaid(),
     "inside": None,
     "live": True,

@@ -118,6 +118,11 @@ KMSG = "[   31.832683] nvidia_peermem: disagrees about version of symbol x\n"
         pytest.param(
             "[1710151844.440518] [g:4904 :0]   ib_md.c:309  UCX  ERROR x\n", "ucx-log", id="ucx"
         ),
+        pytest.param("x.cc:7 ibv_reg_mr failed: Bad address\n", "verbs-log", id="verbs"),
+        pytest.param("/a/nvshmem/host/init.cu:995: x\n", "verbs-log", id="nvshmem"),
+        pytest.param("a.c:3: error: 'ibv_reg_mr' undeclared\n", "make-log", id="compiler"),
+        pytest.param("Couldn't allocate MR\n", "perftest", id="perftest-broke-off"),
+        pytest.param("0[a] -> 1[b] [send] via NET/IB/0\n", "nccl-log", id="nccl-channel"),
         pytest.param("Priority trust state: dscp\n", "mlnx-qos", id="mlnx_qos"),
         pytest.param("driver: mlx5_core\nversion: 24.10\n", "ethtool", id="ethtool-i"),
         pytest.param("NIC statistics:\n     rx: 0\n", "ethtool", id="ethtool-S"),

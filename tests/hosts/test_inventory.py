@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from toolkit.errors import InventoryError
-from toolkit.hosts.host import Host, Inventory
+from toolkit.hosts.host import Host, Inventory, select
 from toolkit.hosts.inventory import read_host_file, read_inventory
 
 INI = """\
@@ -238,3 +239,59 @@ def test_a_broken_line_of_a_host_file_is_named(tmp_path: Path, line: str) -> Non
 def test_a_host_file_without_hosts_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InventoryError, match="names no host"):
         read_host_file(write(tmp_path, "list", "# nobody\n"))
+
+
+def kubernetes(folder: Path, *nodes: object, kind: str = "List") -> Path:
+    file = folder / "nodes.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "items": nodes, "kind": kind}, indent=4))
+    return file
+
+
+def kube_node(name: str, address: str, **labels: str) -> dict[str, object]:
+    """As kubectl prints a node, with what counts of it."""
+    addresses = [
+        {"address": address, "type": "InternalIP"},
+        {"address": "2001:db8::ffff", "type": "InternalIP"},
+        {"address": name, "type": "Hostname"},
+    ]
+    told = {f"nvidia.com/{key.replace('_', '.')}": value for key, value in labels.items()}
+    return {
+        "kind": "Node",
+        "metadata": {"name": name, "labels": told | {"node-role.kubernetes.io/worker": ""}},
+        "status": {"addresses": addresses},
+    }
+
+
+@pytest.mark.parametrize("kind", ["List", "NodeList"])
+def test_nodes_of_kubernetes_are_named_by_their_labels(tmp_path: Path, kind: str) -> None:
+    file = kubernetes(
+        tmp_path,
+        kube_node("gpu1", "192.0.2.1", gpu_present="true", gpu_product="NVIDIA-H100"),
+        kube_node("gpu2", "2001:db8::2", gpu_present="true", gpu_product="NVIDIA-A100"),
+        kube_node("cpu1", "192.0.2.3"),
+        kind=kind,
+    )
+    known = read_inventory(file)
+    sets = {
+        "@nvidia.com/gpu.present=true": ["gpu1", "gpu2"],
+        "@nvidia.com/gpu.present&@nvidia.com/gpu.product=NVIDIA-A100": ["gpu2"],
+        "@node-role.kubernetes.io/worker!@nvidia.com/gpu.present": ["cpu1"],
+        "gpu*": ["gpu1", "gpu2"],
+    }
+    assert {each: [host.name for host in select(each, known)] for each in sets} == sets
+    assert known.hosts["gpu2"].address == "2001:db8::2"
+    assert known.hosts["gpu1"].sources == (("address", f"{file}, InternalIP"),)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "why"),
+    [
+        pytest.param([], "names no host", id="none"),
+        pytest.param([{"kind": "Pod", "metadata": {"name": "a"}}], "no nodes of", id="pods"),
+        pytest.param([kube_node("-oProxyCommand=x", "::1")], "is not the name", id="hostile"),
+        pytest.param([kube_node("gpu1", "a@b")], "is no name of a host", id="address"),
+    ],
+)
+def test_what_is_no_list_of_nodes_is_refused(tmp_path: Path, nodes: list[object], why: str) -> None:
+    with pytest.raises(InventoryError, match=why):
+        read_inventory(kubernetes(tmp_path, *nodes))

@@ -69,6 +69,8 @@ class Told:
 
     def ran(self, run: str) -> None: ...
 
+    def keep(self, before: str) -> None: ...
+
     def booted(self, boot_id: str) -> bool:
         return False
 

@@ -35,6 +35,7 @@ class Content:
 
     exit_code = ExitCode.OK
     gpus = True
+    whole = property(lambda self: self)
 
     def having(self, status: Status) -> tuple[Verdict, ...]:
         return ()

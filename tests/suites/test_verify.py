@@ -75,3 +75,15 @@ def test_no_document_where_nobody_was_named(tmp_path: Path) -> None:
     done = verify(tmp_path, "--json")
     assert (done.returncode, done.stdout) == (64, "")
     assert "error: " in done.stderr or "ERROR: " in done.stderr
+
+
+def test_the_named_checks_alone_are_cases(tmp_path: Path) -> None:
+    words = ("--hosts", "demo-stub", "--only", "peermem.stub,rdma.port", "--skip", "rdma")
+    done = verify(tmp_path, *words, "--json")
+    assert done.returncode == 2, done.stderr
+    told = json.loads(done.stdout)
+    jsonschema.validate(told, json.loads((ROOT / "docs/verify.schema.json").read_text()))
+    assert [(each["name"], each["check"]) for each in told["cases"]] == [
+        ("test_node", "peermem.stub")
+    ]
+    assert (told["checks"]["judged"], told["checks"]["of"]) == (1, len(ALL))

@@ -15,7 +15,7 @@ from toolkit.cli.options import Said
 from toolkit.errors import UsageError
 from toolkit.features.predict import cli
 from toolkit.features.predict.plan.totals import TrainingJob
-from toolkit.features.predict.show import _gain, _why
+from toolkit.features.predict.show import _gain, why
 from toolkit.verbs.cli import signing
 from toolkit.verbs.cli.session import Session
 
@@ -105,7 +105,7 @@ def test_what_limits_is_named_once(read: tuple[float, str], ring: str, told: str
     pair = SimpleNamespace(
         with_gdr=figure(48.0, "wire"), read=figure(*read), collective=figure(9.0, ring)
     )
-    found = _why(pair)  # type: ignore[arg-type] # all that it reads
+    found = why(pair)  # type: ignore[arg-type] # all that it reads
     assert found.startswith(told)
     assert found.count(";") == told.count(";")
 

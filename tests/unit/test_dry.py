@@ -29,15 +29,16 @@ from toolkit.features.exercise import cli as exercising
 from toolkit.features.image import cli as image
 from toolkit.features.iommu_groups import cli
 from toolkit.features.kubernetes import cli as kubernetes
+from toolkit.features.nic import cli as firmware
 from toolkit.features.reload import cli as reloading
-from toolkit.verbs.cli import budget, capture, demo, plan, provision
+from toolkit.verbs.cli import budget, capture, demo, hosts, plan, provision
 from toolkit.verbs.cli import init as beginning
 
 # What tells, and writes no more than the run's own folder and the results that were asked for.
 TELLING = {
     *("doctor", "plan", "verify", "history", "runs", "runs.show", "compare", "report", "drift"),
     *("expect", "gate"),
-    *("topology", "predict", "checks", "explain", "why", "hosts", "image.diff"),
+    *("topology", "predict", "rehearse", "checks", "explain", "why", "image.diff"),
 }
 
 
@@ -73,6 +74,9 @@ ROWS = {
         bios,
         "access replace open_bmcs look_all _consent BiosRun _tell_planned",
     ),
+    "nic": Row(
+        "--hosts a --set ATS_ENABLED=off --role vm --apply --yes", "_write", firmware, "look"
+    ),
     "image": Row("--root . --yes", "_prepare", image, "chosen_kernels"),
     "build": Row(
         "--kernel 6.1",
@@ -100,6 +104,7 @@ ROWS = {
     "budget --release": Row("a", "release", budget, refused=True),
     "budget --set-aside": Row("a/b=1", "set_aside", budget, refused=True),
     "init": Row("--folder new", "begin", beginning),
+    "hosts --scan-keys": Row("--hosts a --yes", "add_keys", hosts, "scan _new _keys"),
     "demo --reset": Row("", "reset", demo, refused=True),
     "bundle": Row("--hosts a", "write_bundles", plan, "_planned", refused=True),
     "playbook": Row("--hosts a --out new", "fleet", playing, refused=True),

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from toolkit.cli import main
 from toolkit.errors import ExitCode
+from toolkit.ssh.ssh_config_file import is_ssh_config
 
+ROOT = Path(__file__).parents[2]
 INVENTORY = "[train]\ngpu001 ansible_host=192.0.2.1 ansible_user=root ansible_port=2222\ngpu002\n"
 
 
@@ -60,3 +63,120 @@ def test_no_host_is_no_table(
     told = capsys.readouterr()
     assert told.out == ""
     assert [line[:7] for line in told.err.splitlines()] == ["error: ", " next: "]
+
+
+def explained(out: str) -> dict[str, dict[str, tuple[str, str]]]:
+    """By host and what: value and source."""
+    told = json.loads(out)
+    jsonschema.validate(told, json.loads((ROOT / "docs/hosts.schema.json").read_text()))
+    return {
+        host["name"]: {row["what"]: (row["value"], row["source"]) for row in host["explained"]}
+        for host in told["hosts"]
+    }
+
+
+def test_each_thing_that_holds_is_told_with_the_place_that_says_so(
+    inventory: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Inventory, group_vars, ssh_config, the site's file, an option, the name, a default."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "group_vars").mkdir()
+    (tmp_path / "group_vars/train.yml").write_text(
+        "---\nansible_port: 2200\nansible_ssh_common_args: -o ConnectTimeout=5\n"
+    )
+    (tmp_path / "config").write_text(
+        "Host gpu002\n  ProxyJump ops@bastion\n  IdentityFile /k/two\n  User admin\n"
+        "  HostName gpu2.example\n"
+    )
+    (tmp_path / "site.toml").write_text(
+        '[expect]\nrate = 400\n[[group]]\nhosts = "gpu001"\nprofile = "dmabuf"\n'
+        'expect = { rate = 200 }\n[[waivers]]\ncheck = "rdma.mtu"\nreason = "x"\n'
+        'until = 2020-01-31\nhosts = "gpu002"\n'
+    )
+    words = ("--inventory", "hosts.ini", "--ssh-config", "config", "--site", "site.toml")
+    more = ("--explain", "--key", "/k/all", "--no-become", "--json")
+    assert run(monkeypatch, *words, "--hosts", "gpu[001-002],root@login1", *more) == ExitCode.OK
+    told = explained(capsys.readouterr().out)
+    assert told["gpu001"] == {
+        "address": ("192.0.2.1", "hosts.ini:2, ansible_host"),
+        "port": ("2222", "hosts.ini:2, ansible_port"),
+        "user": ("root", "hosts.ini:2, ansible_user"),
+        "jump": ("none", "default"),
+        "key": ("/k/all", "--key"),
+        "become": ("never", "--no-become"),
+        "profile": ("dmabuf", "site.toml, group 1"),
+        "expect": ("rate 200 Gb/s", "site.toml, group 1"),
+    }
+    assert told["gpu002"] == {
+        "address": ("gpu2.example", "config:5"),
+        "port": ("2200", "group_vars/train.yml:2, ansible_port"),
+        "user": ("admin", "config:4"),
+        "jump": ("ops@bastion:22", "config:2"),
+        "key": ("/k/all, /k/two", "--key; config:3"),
+        "become": ("never", "--no-become"),
+        "profile": ("auto", "default"),
+        "expect": ("rate 400 Gb/s", "site.toml"),
+        "waived": ("rdma.mtu until 2020-01-31, which is over: x", "site.toml, for gpu002"),
+    }
+    assert told["root@login1"]["user"] == ("root", "its name, root@login1")
+
+
+def test_hosts_of_which_the_same_holds_are_told_of_together(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    (tmp_path / "config").write_text("Host gpu4\n  HostName 192.0.2.4\n")
+    monkeypatch.chdir(tmp_path)
+    assert (
+        run(monkeypatch, "--hosts", "gpu[1-4]", "--ssh-config", "config", "--explain")
+        == ExitCode.OK
+    )
+    lines = capsys.readouterr().out.splitlines()
+    assert [each for each in lines if each and not each.startswith(" ")] == ["gpu[1-3]", "gpu4"]
+    assert lines[1] == "  address   the name itself  (its name)"
+    assert "  address   192.0.2.4  (config:2)" in lines
+
+
+@pytest.fixture
+def aliases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An ssh_config with nodes, in itself and in a file that it includes, and others."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rack2").write_text("Host gpu03\n")
+    (tmp_path / "config").write_text(
+        "ServerAliveInterval 30\nhost gpu01 gpu02 !gpu09 gpu1?\n  HostName %h.example\n"
+        f"Include {tmp_path}/rack2\nHost code.example user@odd\n  User git\nHost *\n  User ops\n"
+    )
+    return tmp_path / "config"
+
+
+def test_the_host_lines_of_an_ssh_config_name_hosts(
+    aliases: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They are reached as that file says, without naming it twice."""
+    words = ("--inventory", "config", "--explain", "--json", "--hosts")
+    assert run(monkeypatch, *words, "gpu*") == ExitCode.OK
+    told = explained(capsys.readouterr().out)
+    assert list(told) == ["gpu01", "gpu02", "gpu03"]
+    assert told["gpu02"]["address"] == ("gpu02.example", "config:3")
+    assert told["gpu03"]["user"] == ("ops", "config:8")
+    assert run(monkeypatch, *words, "@all!gpu*") == ExitCode.OK
+    assert list(explained(capsys.readouterr().out)) == ["code.example"]
+
+
+def test_who_names_none_of_them_does_not_mean_all(
+    aliases: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "--inventory", "config") == ExitCode.USAGE
+    told = capsys.readouterr()
+    assert (told.out, "is an ssh_config, which has others as well" in told.err) == ("", True)
+
+
+@pytest.mark.parametrize(
+    "text", ["[all]\nhost gpu01=1\n", "host ansible_host=192.0.2.1\n", "gpu01\ngpu02\n"]
+)
+def test_an_inventory_of_ansible_is_no_ssh_config(text: str) -> None:
+    assert not is_ssh_config(text)

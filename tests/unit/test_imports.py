@@ -59,6 +59,7 @@ BESIDE = {
     "history": ("exercise",),
     "iommu_groups": ("reload",),
     "kubernetes": ("slurm",),
+    "nic": ("reload",),
     "page": ("exercise", "predict", "topology"),
     "topology": ("predict",),
 }

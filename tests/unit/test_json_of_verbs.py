@@ -37,6 +37,9 @@ DAMAGED = "= begin ok gdr-toolkit/1\n= pci ok /sys\n|\x1b[2J\n= end ok 1\n"
         ),
         pytest.param(("predict",), "predict", ExitCode.OK, id="predict"),
         pytest.param(
+            ("rehearse", "--driver", "595.71.05"), "rehearse", ExitCode.UNKNOWN, id="rehearse"
+        ),
+        pytest.param(
             ("predict", "--what-if", "acs=off", "--nodes", "4", "--model-size", "7B"),
             "predict",
             ExitCode.OK,

@@ -23,12 +23,13 @@ from toolkit.errors import ExitCode
 LONG = True
 READING = (
     *("doctor", "plan", "compare", "report", "drift", "topology", "predict", "capture", "bundle"),
+    "rehearse",
     *("checks", "explain", "hosts", "demo", "runs"),
 )
 # What a page's reader has and a test has not: his files, runs, containers, cluster and its Slurm.
 HIS = re.compile(
     r"--(via|inside|site|inventory|hosts-file|ssh-config|pass-fd|nccl-log|bmc-\w+|transport|import"
-    r"|textfile|passport-key)$"
+    r"|textfile|passport-key|job)$"
     r"|.*\.(txt|log|gz)\b|folder/$|FOLDER$|.*vagrant:|CHECK$"
 )
 WRONG = {ExitCode.USAGE, ExitCode.BUG, ExitCode.INTERRUPTED}

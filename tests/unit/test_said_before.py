@@ -11,7 +11,8 @@ import pytest
 from toolkit.cli.options import Said
 from toolkit.errors import UsageError
 from toolkit.features.bios.cli import _task
-from toolkit.features.bios.plan_reading import KEPT, KeptAttribute, KeptBios
+from toolkit.features.bios.plan_reading import KeptAttribute, KeptBios
+from toolkit.rollout.events import KEPT
 from toolkit.rollout.journal import About, Event, Journal, Story
 from toolkit.verbs.cli.rollout import resumption, said_before
 

@@ -104,6 +104,7 @@ LOOKS = {
     "iommu --hosts demo-acs --check": 3,
     "kubernetes --from evidence --apply --image a/b@sha256:" + "0" * 64: 0,
     "predict --from evidence": 0,
+    "rehearse --from evidence --driver 595.71.05": 0,
     "plan --from evidence": 7,
     "provision --hosts demo-acs,demo-stub --check": 7,
     "provision --hosts demo-acs,demo-stub --yes --reboot": 0,

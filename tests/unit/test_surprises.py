@@ -110,7 +110,7 @@ def test_a_state_folder_that_takes_nothing_costs_the_record_alone(seen: Path, se
     [
         *(
             (at, "from toolkit.cli")
-            for at in ("toolkit.report.document", "toolkit.verbs.cli.doctor")
+            for at in ("toolkit.report.document", "toolkit.verbs.cli.hosts")
         ),
         *((at, "from dev.__main__") for at in ("invoke", "yaml")),
     ],

@@ -20,7 +20,9 @@ SITE = {"node1": Host("node1", "10.0.0.1"), "gpu1": Host("gpu1")}
 
 
 def inventory() -> Inventory:
-    return Inventory(SITE, {"rack": tuple(SITE)}, lambda: Machines(NODES, {"node9": "not created"}))
+    return Inventory(
+        SITE, {"rack": tuple(SITE)}, machines=lambda: Machines(NODES, {"node9": "not created"})
+    )
 
 
 @pytest.mark.parametrize(
@@ -51,7 +53,7 @@ def test_the_site_s_own_names_never_mean_a_machine_of_vagrant_s(expression: str)
     def nobody() -> Machines:
         raise AssertionError("Vagrant was asked")
 
-    site = Inventory(SITE, {"rack": tuple(SITE)}, nobody)
+    site = Inventory(SITE, {"rack": tuple(SITE)}, machines=nobody)
     assert all(not host.name.startswith("vagrant://") for host in select(expression, site))
 
 

@@ -32,6 +32,7 @@ from toolkit.checks.modules import (
 from toolkit.checks.pci import acs, ats, bar, iommu, link, pcie, pcie_caps, platform
 from toolkit.checks.rdma import hca, health_hca, rdma, registration, roce
 from toolkit.errors import UsageError
+from toolkit.want import Selection
 
 ALL: tuple[Check, ...] = (
     host.virt,
@@ -120,7 +121,7 @@ ALL: tuple[Check, ...] = (
     roce.gid,
     roce.mtu,
     roce.qos,
-    rdma.registration,
+    registration.refused,
     rdma.memlock,
     hca.memlock_now,
     hca.selinux,
@@ -217,3 +218,42 @@ def named(name: str) -> Check:
     near.sort(key=lambda known: known not in meant)
     hint = f"known: {', '.join(near)}" if near else "the verb checks lists them all"
     raise UsageError(f"no check {name!r}", hint=hint)
+
+
+def selection(only: str, skip: str) -> Selection:
+    """The checks of one run: --only and --skip, ids or the beginnings of ids, parted by commas.
+
+    :raises UsageError: for a name that none has, and where no check is left.
+    """
+    found = Selection(_meant("--only", only), _meant("--skip", skip))
+    if not any(map(found.has, BY_ID)):
+        raise UsageError(
+            f"--only {only} and --skip {skip} leave no check" if only else "--skip leaves no check",
+            hint="name fewer of them with --skip",
+        )
+    return found
+
+
+def how_far(checks: Selection) -> str:
+    """How far the verdicts of a run go that left checks out; "" where all are judged."""
+    said = [f"--{name}" for name in ("only", "skip") if getattr(checks, name)]
+    count, verb = sum(map(checks.has, BY_ID)), "say" if said[1:] else "says"
+    told = f"{count} of {len(ALL)} checks judged, as {' and '.join(said)} {verb}"
+    return told if said else ""
+
+
+def _meant(option: str, names: str) -> frozenset[str]:
+    found: set[str] = set()
+    for name in filter(None, (each.strip() for each in names.split(","))):
+        start = name[:-1] if name.endswith("*") else f"{name}."
+        ids = {each for each in BY_ID if each == name or each.startswith(start)}
+        if not ids:
+            known = {each.partition(".")[0] for each in BY_ID} | BY_ID.keys()
+            near = get_close_matches(name.rstrip(".*"), known, n=1)
+            if near:
+                raise UsageError(f"{option}: no check {name!r}", hint=f"did you mean {near[0]}?")
+            named(name)
+        found |= ids
+    if names and not found:
+        raise UsageError(f"{option} {names!r} names no check", hint="the verb checks lists them")
+    return frozenset(found)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
 
-from toolkit.checks.all import ALL
+from toolkit.checks.all import ALL, how_far
 from toolkit.checks.breakages import KnownBreakage, known
 from toolkit.checks.check import (
     Gap,
@@ -21,6 +21,7 @@ from toolkit.checks.check import (
 )
 from toolkit.checks.consumers.choices import choices
 from toolkit.checks.consumers.chosen import Chosen
+from toolkit.checks.consumers.path import selected
 from toolkit.checks.consumers.taken import taken
 from toolkit.checks.follows import Step, steps
 from toolkit.checks.role import role
@@ -37,6 +38,7 @@ ASSUMED = ", assumed"
 OTHERS = "other gpus"  # which are nobody's to judge here
 NOT_READ = "not read: "  # and why
 ELSEWHERE = ", of another machine: "  # and what differs
+PASSES = "passes"  # a state: nothing is wrong as far as was judged, and not all was
 WITHOUT = "n/a"  # a state: nothing is wrong, and no GPUDirect RDMA is to be had
 UNVERIFIED = ", certificate not verified"
 
@@ -56,6 +58,9 @@ class Judged:
     chosen: tuple[Chosen, ...] = ()  # what each library would do
     text: bool = False  # what tools printed, and no node that anybody asked
     steps: tuple[Step, ...] = ()  # which open verdicts follow from which
+    partial: str = ""  # how far the verdicts go, where --only or --skip left checks out
+    # Of checks that --only left out: a change that it makes may not do them harm.
+    beside: tuple[Verdict, ...] = ()
 
     def having(self, status: Status) -> tuple[Verdict, ...]:
         """The verdicts of this status; waived failures are not among the failures."""
@@ -77,6 +82,11 @@ class Judged:
         return ExitCode.UNKNOWN if self.having(Status.UNKNOWN) else ExitCode.OK
 
     @property
+    def whole(self) -> Judged:
+        """With the verdicts beside those that were asked for: what guards a change looks at."""
+        return replace(self, verdicts=(*self.verdicts, *self.beside), beside=())
+
+    @property
     def mendable(self) -> bool:
         """Whether a plan may mend what fails: not hardware, and not what is in a container."""
         failing = self.having(Status.FAIL)
@@ -85,7 +95,7 @@ class Judged:
 
     @property
     def state(self) -> str:
-        """In one or two words; "ready" only when nothing fails and nothing is unknown."""
+        """In one or two words; "ready" only when nothing of all fails and nothing is unknown."""
         if not self.complete:
             return "cut off"
         failures = self.having(Status.FAIL)
@@ -96,13 +106,15 @@ class Judged:
             return "unknown"
         if not self.gpus:
             return "no GPU"
-        return WITHOUT if self.without else "ready"
+        if self.without:
+            return WITHOUT
+        return PASSES if self.partial else "ready"
 
 
 def judge_node(
     host: str, evidence: Evidence, want: Want, today: date, node: Node | None = None
 ) -> Judged:
-    """Judge one node by every check; each fact is computed once.
+    """Judge one node by every check that counts; each fact is computed once.
 
     :param node: of this evidence, where the caller asks more of it.
     """
@@ -124,7 +136,8 @@ _ANSWERS: Answers[Judged] = Answers(256)
 
 def _judged(node: Node, want: Want) -> Judged:
     """What holds for every node with these sources."""
-    verdicts = tuple(check(node, want) for check in ALL)
+    counts = want.checks.has
+    verdicts = tuple(check(node, want) for check in ALL if counts(check.id))
     return Judged(
         "",
         verdicts,
@@ -132,9 +145,10 @@ def _judged(node: Node, want: Want) -> Judged:
         _about(node, want),
         gpus=not without_gpus(node.fresh()),
         without=by_design(node.fresh()),
-        known=known(node, want),
-        chosen=choices(node.fresh(), want),
+        known=tuple(k for k in known(node, want) if not want.checks or any(map(counts, k.checks))),
+        chosen=choices(node.fresh(), want) if counts(selected.id) else (),
         steps=steps(node.fresh(), want, verdicts),
+        partial=how_far(want.checks),
     )
 
 

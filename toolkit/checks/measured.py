@@ -30,7 +30,8 @@ def pair(node: Node, want: Want) -> Finding:
     which these tools do not print. Host memory tells of wire and port alone, nothing of
     GPUDirect. A deep queue hides ACS redirection: see acs.redirect.
     """
-    if not node.perftest_runs and node.ucx_run is None:
+    broken_off = any(not each.of_memory for each in node.verbs_troubles)
+    if not node.perftest_runs and node.ucx_run is None and not broken_off:
         return _not_given("ib_write_bw or ucx_perftest")
     from toolkit.checks.traffic.pair import judge  # noqa: PLC0415 see above
 

@@ -40,7 +40,7 @@ HOSTS = (
     ),
     Option("exclude", "", "leave these out", "x"),
     Option("limit", "", "keep only these", "l"),
-    Option("inventory", "", "Ansible inventory, INI or YAML; its groups are @group", "i"),
+    Option("inventory", "", "Ansible inventory, whose groups are @group; or an ssh_config", "i"),
     Option("hosts_file", "", "file with one host or node set a line"),
     Option("via", "", "slurm: hosts are its nodes, @gpu its partitions, features (docs/slurm.md)"),
     Option("yes", False, "do not ask; also allows more than 500 hosts", "y", anew=True),
@@ -90,6 +90,10 @@ WANT = (
         "p",
     ),
     Option("site", "", "the site's own TOML file over the profile: role, versions, waivers"),
+)
+CHECKS = (
+    Option("only", "", "judge these checks alone: CHECK,... or topics such as rdma", many=True),
+    Option("skip", "", "leave these checks out, named likewise", many=True),
 )
 OUTPUT = (
     Option(

@@ -7,7 +7,18 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 
-from toolkit.cli.options import BMC, BMC_USER, CONSUMERS, JOB, PASSPORT, TAKEN, Option, Said, parted
+from toolkit.cli.options import (
+    BMC,
+    BMC_USER,
+    CHECKS,
+    CONSUMERS,
+    JOB,
+    PASSPORT,
+    TAKEN,
+    Option,
+    Said,
+    parted,
+)
 from toolkit.errors import WORST_FIRST, ExitCode, UsageError, worst
 from toolkit.hosts.host import fold, select
 from toolkit.package_data import program
@@ -45,7 +56,7 @@ _BY_CHECKS = frozenset(
     | {"drift", "verify", "rollback", "undo", "reload"}
 )
 # Of what these could not read the verdicts tell as well.
-_LOOKS = frozenset({"compare", "topology", "predict", "expect", "capture", "iommu"})
+_LOOKS = frozenset({"compare", "topology", "predict", "rehearse", "expect", "capture", "iommu"})
 _READERS = {"doctor", "report", "plan", "bundle", "playbook", "drift", "verify", *_LOOKS}
 _ABOUT_THE_WAY = (ExitCode.UNREACHABLE, ExitCode.INTERRUPTED)
 # Where it is another one: a verb does not send to itself.
@@ -71,7 +82,7 @@ _ASKED = {
     "sign_pin_fd": "ask_sign_pin",
 }
 # What a verdict rests on: a verb that does not take it would come to another verdict.
-_GROUNDS = (*BMC, *CONSUMERS, *JOB, *PASSPORT)
+_GROUNDS = (*BMC, *CHECKS, *CONSUMERS, *JOB, *PASSPORT)
 _LONG = 200  # characters; a list of hosts that is longer is said as the operator said it
 
 

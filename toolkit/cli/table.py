@@ -45,6 +45,7 @@ VERBS = tuple(
     exercise features.exercise.cli.exercise
     gate features.gate.cli.gate
     bios features.bios.cli.bios
+    nic features.nic.cli.nic
     build features.builds.cli.build
     enrol features.enrol.cli.enrol
     capture verbs.cli.capture.capture
@@ -55,10 +56,11 @@ VERBS = tuple(
     iommu features.iommu_groups.cli.iommu
     topology features.topology.cli.topology
     predict features.predict.cli.predict
+    rehearse features.rehearse.cli.rehearse
     checks verbs.cli.catalogue.checks
     explain verbs.cli.catalogue.explain
     why verbs.cli.why.why
-    hosts verbs.cli.doctor.hosts
+    hosts verbs.cli.hosts.hosts
     init verbs.cli.init.init
     demo verbs.cli.demo.demo
     image.image* features.image.cli.image

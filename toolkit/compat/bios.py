@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from toolkit.compat.rows import Confidence, Row, repeated, rows
 from toolkit.untrusted import read_toml
@@ -154,3 +155,18 @@ def read(text: str) -> BiosRows:
 
 
 _ENUMS: dict[str, type[StrEnum]] = {"Confidence": Confidence, "BiosRole": BiosRole, "Reads": Reads}
+
+
+def read_wanted_bios(value: Any) -> tuple[tuple[str, str], ...]:  # noqa: ANN401 of TOML
+    """The table [bios] of a site: setting and word, "on" and "off" or one of the BIOS's own.
+
+    :raises ValueError: it is no table, or has a setting that is not known, or no word.
+    """
+    if not isinstance(value, dict):
+        raise ValueError('bios must be a table: bios = { smt = "off" }')
+    for name, word in value.items():
+        if name not in list(BiosRole):
+            raise ValueError(f"bios: unknown setting {name!r}; settings: {', '.join(BiosRole)}")
+        if not isinstance(word, str) or not word.strip():
+            raise ValueError(f'bios: {name} must be a word such as "on", not {word!r}')
+    return tuple(sorted(value.items()))

@@ -26,6 +26,7 @@ from typing import Any
 
 from toolkit.compat.rows import (
     Breakage,
+    CompileBasis,
     Compiles,
     Confidence,
     Consumer,
@@ -51,6 +52,7 @@ __all__ = [
     "DATA",
     "Breakage",
     "Compat",
+    "CompileBasis",
     "Compiles",
     "Confidence",
     "Consumer",
@@ -156,11 +158,39 @@ class Compat:
         )
         return next(floors, "")
 
+    def compiling(
+        self, part: str, version: str, release: str, flavour: str = ""
+    ) -> tuple[Compiles, ...]:
+        """All rows of a version of a part and a kernel; the first decides, unless it is unsure.
+
+        What fails stands before what works, and the surer before the less sure: H, M, L.
+
+        :param flavour: of the driver; with "" the rows of one flavour are left out.
+        """
+        rows = (
+            row
+            for row in self.compiles
+            if row.part == part
+            and row.flavour in {"", flavour}
+            and row.covers(version)
+            and row.covers_kernel(release)
+        )
+        low = Confidence.LOW
+        return tuple(
+            sorted(rows, key=lambda row: (row.confidence is low, row.works, row.confidence))
+        )
+
+    def compile_row(
+        self, part: str, version: str, release: str, flavour: str = ""
+    ) -> Compiles | None:
+        """The row that answers for a version of a part and a kernel; None where it is not known."""
+        first = next(iter(self.compiling(part, version, release, flavour)), None)
+        return None if first is None or first.confidence is Confidence.LOW else first
+
     def will_not_compile(self, part: str, version: str, release: str) -> Compiles | None:
         """The row that says so of a version of a part and a kernel; None where none does."""
-        rows = (row for row in self.compiles if row.part == part and not row.works)
-        sure = (row for row in rows if row.confidence is not Confidence.LOW)
-        return next((r for r in sure if r.covers(version) and r.covers_kernel(release)), None)
+        row = self.compile_row(part, version, release)
+        return row if row is not None and not row.works else None
 
     def consumer(self, name: str, version: str) -> Consumer | None:
         """How that version of a library decides; None for a library that is not known."""
@@ -226,4 +256,8 @@ def _rows(table: str, tables: object) -> list[Row]:
     return rows(f"compat.{table}", _KINDS[table], tables, _ENUMS)
 
 
-_ENUMS: dict[str, type[StrEnum]] = {"Confidence": Confidence, "FailureKind": FailureKind}
+_ENUMS: dict[str, type[StrEnum]] = {
+    "CompileBasis": CompileBasis,
+    "Confidence": Confidence,
+    "FailureKind": FailureKind,
+}

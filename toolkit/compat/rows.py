@@ -144,11 +144,20 @@ class Distances(Span):
     ampere_reads: bool = True  # HCAs read from Ampere on without NVLink; else no GPU without it
 
 
+class CompileBasis(StrEnum):
+    """Who can know whether a module compiles."""
+
+    VENDOR = "vendor"  # NVIDIA's own lists of what it builds or supports
+    SOURCE = "source"  # read at a tag: which kernel interfaces it knows
+    BUILD = "build"  # compiled by this project
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiles(Span):
     """Whether one range of versions of a part compiles for one range of kernels."""
 
     part: str  # "driver", "peermem", "ofed"
+    basis: CompileBasis = CompileBasis.BUILD  # a site's own row is what it has seen itself
     flavour: str  # of the driver: "open", "proprietary"; "" for both
     kernel_first: str  # by all numbers of a release: "6.1.0-56"; "" for no bound
     kernel_before: str

@@ -92,6 +92,8 @@ class Constant:
     prior: float | None = None
     prior_of: str = ""
     why_prior: str = ""
+    prior_bounds: tuple[float, float] | None = None  # where it is less sure than the fit
+    also: tuple[float, ...] = ()  # what reports say that are no points
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,13 +139,17 @@ class Constants:
             None,
         )
 
-    def but(self, values: Mapping[str, float]) -> Constants:
-        """With other values, whose bounds keep their distance in proportion."""
+    def but(self, values: Mapping[str, float | Range]) -> Constants:
+        """With other values, whose bounds keep their distance in proportion where none is given."""
         rows = dict(self.rows)
         for name, value in values.items():
             old = rows[name].range
-            scale = value / old.value if old.value else 1.0
-            rows[name] = replace(rows[name], range=Range(value, old.low * scale, old.high * scale))
+            if isinstance(value, Range):
+                span = value
+            else:
+                scale = value / old.value if old.value else 1.0
+                span = Range(value, old.low * scale, old.high * scale)
+            rows[name] = replace(rows[name], range=span)
         return replace(self, rows=rows)
 
 
@@ -180,6 +186,8 @@ def _constant(row: dict[str, Any]) -> Constant:
         prior=row.get("prior"),
         prior_of=row.get("prior_of", ""),
         why_prior=row.get("why_prior", ""),
+        prior_bounds=(row["prior_low"], row["prior_high"]) if "prior_low" in row else None,
+        also=tuple(row.get("also", ())),
     )
     stands_in = (found.prior is not None) + bool(found.prior_of)
     if stands_in != (found.basis is Basis.FITTED) or bool(stands_in) != bool(found.why_prior):

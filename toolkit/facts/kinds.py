@@ -52,6 +52,22 @@ _BARE = (
     r"|(?:DMAR|AMD-Vi|iommu): |nvidia-nvswitch\d+: |nvidia-peermem nv_"
     r"|[\w.-]+ kernel: (?=\[ *\d|NVRM: |nv|mlx|infiniband|ib_|rdma|DMAR|AMD-Vi|iommu|pci|gdrdrv)"
 )
+_CHANNEL = r"[ \t]*\d+(?:\[\w+\])? -> \d+(?:\[\w+\])? \[(?:send|receive)\] via NET/"
+# Of a run that came to no table: linux-rdma/perftest src/*_memory.c, perftest_resources.c.
+_CUDA_OF_PERFTEST = (
+    r"[ \t]*(?:Couldn't allocate MR\b|initializing CUDA\s*$|Calling ibv_reg_dmabuf_mr\("
+    r"|(?:using DMA-BUF for|allocated(?: \d+ bytes of)?) GPU buffer )"
+)
+# NVIDIA/nvshmem src/include/non_abi/nvshmemx_error.h and src/host/init/debug.cpp.
+_OF_NVSHMEM = (
+    r"\S*(?:nvshmem|/transport/ib\w+/)\S*\.(?:cpp|cc|cu|h)(?::\w+)?[: ]\d+:? "
+    r"|\S+:\d+:\d+ \[\d+\] .*NVSHMEM (?:INFO|WARN|TRACE|ABORT) "
+)
+_OF_VERBS = (
+    r".*\b(?:(?:ibv_(?:exp_)?(?:reg|create|modify|open|alloc)|mlx5dv_|fi_mr_reg)\w*\b.*"
+    r"\b(?:[Ff]ail|[Ee]rror|[Cc]annot|[Cc]ouldn't|[Uu]nable)|[Ff]ail\w* to register "
+    r"(?:\w+ )?(?:memory|MR|mr)\b|\.(?:cpp|cc|cu|c|h|py|rs|go):\d+\b.*\bnv\w*[_-]peer_?mem)"
+)
 # A line is looked at alone: \s at its beginning would try all blank lines behind each of them.
 # The more telling shape first: an NCCL log may quote anything, an address opens many lines.
 KINDS = (
@@ -60,8 +76,8 @@ KINDS = (
     Kind("ucx-log", "ucx-log", "",
          r"^\[\d{10}\.\d{6}\] \[[^\]\n]+:\d+ *:\S+\] +\w+\.cc?:\d+ +UCX +[A-Z]"),
     Kind("nccl-log", "nccl-log", "", r"NCCL (?:INFO|WARN|TRACE) |"
-         r"GPU Direct RDMA (?:Enabled|Disabled) for",
-         r".*\bNCCL (?:INFO|WARN|TRACE) |NCCL version \d|"
+         rf"GPU Direct RDMA (?:Enabled|Disabled) for|^{_CHANNEL}",
+         rf".*\bNCCL (?:INFO|WARN|TRACE) |NCCL version \d|{_CHANNEL}|"
          r".*\bGPU Direct RDMA (?:Enabled|Disabled) for "),
     Kind("nccl-topology", "nccl-topology", "", r"^[ \t]*<(?:system|busid|graphs)\b[^>]*version=",
          r"<system version="),
@@ -162,9 +178,10 @@ KINDS = (
          r"[ \t]+\d+\s+\d+\s+\w+\s+\w+\s+-?\d+\s+[\d.]+\s)"),
     Kind("perftest", "perftest-run", r"ib_(?:write|read|send|atomic)_(?:bw|lat)\b",
          r"\b(?:RDMA_(?:Write|Read)|Send|Atomic\w*) (?:BW|Latency|Bidirectional BW) Test|"
-         r"^[ \t]*#bytes\s+(?:#sl\s+)?#iterations\s|\"test\": ?\"(?:RDMA_|Send_|Atomic_)\w*Test\"",
+         r"^[ \t]*#bytes\s+(?:#sl\s+)?#iterations\s|\"test\": ?\"(?:RDMA_|Send_|Atomic_)\w*Test\""
+         rf"|^{_CUDA_OF_PERFTEST}",
          r"(?:-{20,}\s*\n)?[ \t]+(?:RDMA_(?:Write|Read)|Send|Atomic\w*) .*Test\b|"
-         r"[ \t]*#bytes\s+#iterations\s"),
+         rf"[ \t]*#bytes\s+#iterations\s|{_CUDA_OF_PERFTEST}"),
     Kind("ucx-perftest", "ucx-perftest", r"ucx_perftest\b", r"bandwidth \(MB/s\).*message rate",
          r"\+-+\+-+\+.*\n\|.*(?:overhead|latency) \(usec\)"),
     Kind("ucx-info", "ucx-info", r"ucx_info\b", r"^#\s+(?:Transport:|Memory domain:|component:)"),
@@ -175,8 +192,9 @@ KINDS = (
          r"^(?:ID|PRETTY_NAME|VERSION_ID)=",
          r"(?:PRETTY_NAME|VERSION_ID|ID_LIKE|NAME)=\"?[\w\"]"),
     Kind("mokutil", "mokutil", r"mokutil\b", r"^SecureBoot (?:enabled|disabled)\b"),
-    Kind("modprobe", "modprobe-said", r"(?:modprobe|insmod) (?!-c)", r"^(?:modprobe|insmod): |"
-         r"^(?:FATAL|WARNING|ERROR): (?:Error inserting|Module \S+ not found)"
+    Kind("modprobe", "modprobe-said", r"(?:modprobe|insmod) (?!-c)",
+         r"^[ \t]*(?:modprobe|insmod): "
+         r"|^(?:FATAL|WARNING|ERROR): (?:Error inserting|Module \S+ not found)"
          r"|^.*\bsystemd-modules-load\[\d+\]: |^depmod: WARNING: \S+\.ko\S* (?:needs|disagrees) "),
     Kind("modinfo", "modinfo-said", r"modinfo\b", r"^filename:\s+\S+\.ko|^[\w-]+\.ko(?:\.\w+)?:\s"),
     Kind("dmesg", "dmesg", r"(?:dmesg|journalctl(?= .*(?:-\w*k|--dmesg)))\b",
@@ -190,6 +208,9 @@ KINDS = (
          r"broken)\b)[\s\S]*?^Error! ",
          r"DKMS make\.log for |Building (?:initial )?module|make\[\d+\]: Entering|warning: the comp"
          r"iler differs|Error! Bad return |Loading new \S+ DKMS files|Setting up \S+-dkms "),
+    # NVSHMEM's lines, and those of any program that names the call of verbs that failed.
+    Kind("verbs-log", "verbs-log", "",
+         rf"^(?:{_OF_NVSHMEM}|(?!.*: (?:fatal )?error: ){_OF_VERBS})"),
     Kind("dkms", "dkms-status", r"dkms status\b", r"^[\w.+-]+(?:, |/)[^,\n/]+(?:, [^,\n]+, \w+)?: "
          r"(?:added|built|installed|broken)\b",
          r"[\w.+-]+(?:, |/)[^,\n/]+(?:, [^,\n]+, \w+)?: (?:added|built|installed|broken)\b"),
@@ -219,7 +240,8 @@ KINDS = (
          r"|^(?:[a-z0-9-]+ +)?(?:pod/)?[a-z0-9][a-z0-9.-]+ +\d+/\d+ +[A-Z]\S+ +\d+(?: \([^)\n]*\))?"
          r" +\d+[smhdy]\w*(?: |$)"),
     Kind("device-plugin-log", "device-plugin-log", "",
-         r"^.*(?:no devices in device pool, |no Rdma Devices were found for resource "
+         r"^.*(?:error creating new device: \"|Starting K8s RDMA Shared Device Plugin"
+         r"|no devices in device pool, |no Rdma Devices were found for resource "
          r"|exposing \"\d+\" devices|device plugin endpoint (?:at|started)|New resource server is "
          r"created for \S+ ResourcePool|No devices found\. Waiting indefinitely"
          r"|Registered device plugin for '|' device marked unhealthy: |XidCriticalError: Xid="

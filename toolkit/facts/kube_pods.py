@@ -130,6 +130,7 @@ _PLUGIN = re.compile(
     r"|Registered device plugin for '(?P<registered>[^']+)'"
     r"|(?P<bare>No devices found\. Waiting indefinitely|Failed to initialize NVML: "
     r"|If this is a GPU node, did you )"
+    r"|error creating new device: \"(?P<left_out>(?:[^\"\\\n]|\\.)+)\""
     r"|' device marked unhealthy: (?P<ill>[\w-]+)|Xid=(?P<xid>\d+) on Device=(?P<device>[\w-]+)"
 )
 
@@ -141,6 +142,7 @@ class PluginLog:
     empty: tuple[str, ...] = ()  # resources of which it offers nothing
     offered: tuple[str, ...] = ()  # those of which it offers something
     ill: tuple[str, ...] = ()  # GPUs that it has called unhealthy, with their Xid where it is told
+    left_out: tuple[str, ...] = ()  # why it left devices out that match its configuration
 
 
 def parse_plugin_log(text: str) -> PluginLog:
@@ -153,6 +155,7 @@ def parse_plugin_log(text: str) -> PluginLog:
     """
     offers: dict[str, bool] = {}
     ill: dict[str, str] = {}
+    left_out: list[str] = []
     named = ""
     for found in _PLUGIN.finditer(text):
         has = found.groupdict()
@@ -165,6 +168,8 @@ def parse_plugin_log(text: str) -> PluginLog:
             offers[_short(none)] = False
         elif some := has["made"] or has["registered"]:
             offers[_short(some)] = True
+        elif has["left_out"]:
+            left_out.append(has["left_out"].replace('\\"', ""))
         else:
             ill.setdefault(has["ill"] or has["device"], has["xid"] or "")
     told = tuple(f"{gpu}, Xid {xid}" if xid else gpu for gpu, xid in ill.items())
@@ -172,6 +177,7 @@ def parse_plugin_log(text: str) -> PluginLog:
         tuple(name for name, some in offers.items() if not some),
         tuple(name for name, some in offers.items() if some),
         told,
+        tuple(dict.fromkeys(left_out)),
     )
 
 

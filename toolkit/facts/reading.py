@@ -38,7 +38,7 @@ _BROKE_OFF = re.compile(rf"^(?:{_SAYS_SO}|{_ENDED})$", re.MULTILINE)
 _CUT_OFF = re.compile(rf"^(?:{_ENDED})$", re.MULTILINE)
 _LOGS = frozenset(
     {"dmesg", "nccl-log", "make-log", "fabricmanager-log", "peermem-container", "nccl-tests"}
-    | {"perftest-run", "ucx-perftest", "device-plugin-log"}
+    | {"perftest-run", "ucx-perftest", "device-plugin-log", "ucx-log", "verbs-log"}
 )
 _SHORT = 1000  # characters: longer texts are answers
 # Of these a refusal, or what was not found, is what they tell.

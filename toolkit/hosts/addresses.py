@@ -34,6 +34,11 @@ class HostAddress:
     port: int = 0
 
 
+def is_name(text: str) -> bool:
+    """Whether it is surely the name of a host, without a user or a port."""
+    return _NAME.fullmatch(text) is not None
+
+
 def parse_spot(text: str) -> HostAddress:
     """Read one ``user@host:port``, ``[v6]:port`` or bare IPv6 address.
 

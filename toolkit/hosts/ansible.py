@@ -229,9 +229,20 @@ def _host(name: str, values: dict[str, VariableValue], groups: tuple[str, ...]) 
         key_file=found["key_file"] or key_file,
         away=_no_way(name, values, found["user"]),
         options=options,
+        sources=tuple(_sources(values)),
     )
     _check(host, values)
     return host
+
+
+def _sources(values: dict[str, VariableValue]) -> Iterator[tuple[str, str]]:
+    """Where each field of a host was said; what ssh is to be told may say any of the last."""
+    arguments = [f"{values[name].where}, {name}" for name in _SSH_ARGS if name in values]
+    for field_ in ("jump", "key_file", "options"):
+        yield from ((field_, each) for each in arguments[-1:])
+    for field_, names in _VARIABLES.items():
+        said = (f"{values[name].where}, {name}" for name in names if name in values)
+        yield from ((field_, each) for each in [*said][:1])
 
 
 def _no_way(host: str, values: dict[str, VariableValue], user: str) -> str:

@@ -50,6 +50,8 @@ class Host:
     key_file: str = ""  # identity file
     away: str = ""  # why nobody need knock: "not created"; behind "is"
     options: tuple[tuple[str, str], ...] = ()  # further ssh_config keywords for this host alone
+    # Of fields: where each was said, "hosts.ini:7, ansible_port"; the last of one field counts.
+    sources: tuple[tuple[str, str], ...] = field(default=(), compare=False)
     new_keys: str = (
         ""  # the one file of its known keys, which takes its first; "" for no such trust
     )
@@ -74,6 +76,7 @@ class Inventory:
 
     hosts: Mapping[str, Host] = field(default_factory=dict)  # by name, in the file's order
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # names, children included
+    mixed: bool = False  # hosts of any kind are in it: who names none does not mean them all
     # Apart, and asked for only where they are named: no group or wildcard of the site means them.
     machines: Callable[[], Machines] = Machines
 
@@ -242,12 +245,14 @@ def _host(term: str, spot: HostAddress, inventory: Inventory) -> Host:
     if name == spot.host:
         return known or Host(name)
     base = known or Host(name)
+    here = [(part, f"its name, {name}") for part in ("user", "port") if getattr(spot, part)]
     return replace(
         base,
         name=name,
         address=base.address or spot.host,
         user=spot.user or base.user,
         port=spot.port or base.port,
+        sources=(*base.sources, *here),
     )
 
 

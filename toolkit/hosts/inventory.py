@@ -7,15 +7,16 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from toolkit.errors import InventoryError, UsageError
-from toolkit.hosts.ansible import Group, VariableValue, gather, host_names
+from toolkit.hosts.ansible import Group, VariableValue, gather, host_names, plain_name
 from toolkit.hosts.ansible_files import VAULT, ask_ansible, sources, vars_files
 from toolkit.hosts.clustershell import is_clustershell, read_clustershell
 from toolkit.hosts.host import MOST, NOTHING, Host, Inventory, select
-from toolkit.untrusted import Unreadable, read_host_text, read_yaml_nodes
+from toolkit.untrusted import Unreadable, read_host_text, read_json, read_yaml_nodes
 
 _YAML = (".yml", ".yaml", ".json")
 _SECTION = re.compile(r"\[([^]:]+)(?::(\w+))?\]\s*(?:[#;].*)?")
@@ -65,8 +66,11 @@ def read_inventory(source: Path) -> Inventory:
 
 
 def _read(source: Path) -> Inventory:
-    if not source.is_dir() and is_clustershell(source, read_host_text(source)):
+    text = "" if source.is_dir() else read_host_text(source)
+    if is_clustershell(source, text):
         return read_clustershell(source)
+    if (nodes := _nodes_of(text)) is not None:
+        return read_kubernetes(nodes, str(source))
     groups: dict[str, Group] = {}
     for file in sources(source) if source.is_dir() else (source,):
         for name, read in _groups(file).items():
@@ -77,6 +81,47 @@ def _read(source: Path) -> Inventory:
     beside = source if source.is_dir() else source.parent
     of_groups = _beside(beside / "group_vars", ["all", "ungrouped", *groups])
     return gather(groups, str(source), of_groups, _beside(beside / "host_vars", hosts))
+
+
+def _nodes_of(text: str) -> list[Any] | None:
+    """The items of a list of the Kubernetes API; None where this is none. Any: they are JSON."""
+    if not (text.lstrip().startswith("{") and '"items"' in text and '"kind"' in text):
+        return None
+    try:
+        told = read_json(text)
+    except Unreadable:
+        return None
+    return told["items"] if told.get("kind") in ("List", "NodeList") else None
+
+
+def read_kubernetes(items: list[Any], file: str) -> Inventory:
+    """The nodes of what ``kubectl get nodes -o json`` printed, and each label as a group.
+
+    A label is a group by its key, and by KEY=VALUE; a node is reached at its InternalIP.
+
+    :raises InventoryError: they are something else than nodes.
+    """
+    hosts: dict[str, Host] = {}
+    groups: dict[str, list[str]] = {}
+    try:
+        for item in items:
+            name = plain_name(item["metadata"]["name"], file)
+            told = item["status"]["addresses"]
+            own = (each["address"] for each in told if each["type"] == "InternalIP")
+            address = plain_name(next(own, name), file)  # the first is that of its first family
+            source = (("address", f"{file}, InternalIP"),)
+            hosts[name] = Host(name, address=address if address != name else "", sources=source)
+            for key, value in item["metadata"].get("labels", {}).items():
+                for group in {key, f"{key}={value}"}:
+                    groups.setdefault(group, []).append(name)
+    except (AttributeError, KeyError, TypeError) as why:
+        hint = "as it is printed by: kubectl get nodes -o json"
+        raise InventoryError(f"{file}: these are no nodes of Kubernetes", hint=hint) from why
+    if not hosts:
+        raise InventoryError(
+            f"{file}: names no host", hint="kubectl get nodes -o json, with -l KEY"
+        )
+    return Inventory(hosts, {group: tuple(names) for group, names in groups.items()})
 
 
 def _groups(file: Path) -> dict[str, Group]:

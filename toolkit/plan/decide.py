@@ -38,7 +38,7 @@ _OF_THE_IMAGE = topics(ARTEFACTS)
 
 def decide(here: Situation) -> None:
     """Fill in changes and what is blocked, artefact by artefact."""
-    for artefact in _rows(here.family):
+    for artefact in filter(here.asks_for, _rows(here.family)):
         (_derive if artefact.derived else _decide)(artefact, here)
     for artefact, path in here.idle:
         failing = here.failing(artefact.proofs)
@@ -161,11 +161,7 @@ def _text(artefact: Artefact, content: Delivered) -> str:
 
 def _unblocked(artefact: Artefact, here: Situation) -> bool:
     """Whether what the artefact needs is so, or will be once this plan is carried out."""
-    lacking = tuple(
-        each
-        for each in (*here.failing(artefact.needs), *here.unknown(artefact.needs))
-        if each not in here.mended
-    )
+    lacking = tuple(each for each in here.lacking(artefact.needs) if each not in here.mended)
     if lacking:
         why = "; ".join(here.found(lacking))
         here.blocked.append(Blocked(artefact.id, f"nothing in this plan mends {why}"))
@@ -223,7 +219,7 @@ def _then(
     """
     if artefact.modules and held_early(here.node, artefact.modules):
         triggers = tuple(sorted({*triggers, Trigger.REBUILD_INITRAMFS}))
-    if Trigger.RELOAD_MODULES in triggers and here.failing(("ib.peer_symbol",)):
+    if Trigger.RELOAD_MODULES in triggers and here.fails("ib.peer_symbol"):
         rest = set(triggers) - {Trigger.RELOAD_MODULES} | {Trigger.REBOOT}
         return tuple(sorted(rest))
     return triggers
@@ -266,6 +262,8 @@ def _removals(here: Situation) -> None:
         return
     for path in sorted(here.node.owned & placed.keys() - here.kept.keys()):
         artefact = _owner(path, here.family)
+        if here.want.checks and not (artefact and here.asks_for(artefact)):
+            continue
         if artefact is None:
             here.blocked.append(
                 Blocked(

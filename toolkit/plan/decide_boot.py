@@ -108,9 +108,11 @@ def _already(row: Artefact, change: Change, new: tuple[str, ...], here: Situatio
     """The running kernel was told so: what does not work now will not work after a boot."""
     asked = [a for each in row.asking if new for a in each.gather(here.node, here.want)]
     proofs = tuple(dict.fromkeys(p for a in asked if a.word in new for p in a.proofs))
-    now = tuple(p for p in proofs if here.verdicts[p].check.tense is Tense.NOW)
-    if failing := here.failing(now):
-        said = "; ".join(here.found(failing))
+    now = tuple(
+        each for each in here.failing(proofs) if here.verdicts[each].check.tense is Tense.NOW
+    )
+    if now:
+        said = "; ".join(here.found(now))
         reason = f"the running kernel was told {' '.join(new)}, and still {said}"
         hint = "another argument overrides it, or somebody changed it since the boot"
         _block(change, reason, hint, here)

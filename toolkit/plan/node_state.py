@@ -49,15 +49,19 @@ class Situation:
     idle: list[tuple[Artefact, str]] = field(default_factory=list)  # in place, calling for nothing
 
     def failing(self, ids: tuple[str, ...]) -> tuple[str, ...]:
-        """Those of the checks that fail, and whose failure the site does not live with."""
-        return tuple(each for each in ids if self._fails(each))
+        """Those that count and fail, and whose failure the site does not live with."""
+        return tuple(each for each in ids if self.fails(each) and self.want.checks.has(each))
 
     def unknown(self, ids: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(
-            each
-            for each in ids
-            if each not in self.verdicts or self.verdicts[each].status is Status.UNKNOWN
-        )
+        return tuple(each for each in ids if self._open(each) and self.want.checks.has(each))
+
+    def lacking(self, ids: tuple[str, ...]) -> tuple[str, ...]:
+        """Those that fail or are unknown, whichever checks count."""
+        return tuple(each for each in ids if self.fails(each) or self._open(each))
+
+    def asks_for(self, artefact: Artefact) -> bool:
+        """Whether a check that counts is one of its proofs; no other file is touched."""
+        return not self.want.checks or any(map(self.want.checks.has, artefact.proofs))
 
     def found(self, checks: tuple[str, ...]) -> tuple[str, ...]:
         """One line a check: what it saw."""
@@ -77,7 +81,10 @@ class Situation:
         at_boot = [each.status for each in known if each.check.tense is Tense.AT_BOOT]
         return bool(at_boot) and all(status is Status.PASS for status in at_boot)
 
-    def _fails(self, check: str) -> bool:
+    def _open(self, check: str) -> bool:
+        return check not in self.verdicts or self.verdicts[check].status is Status.UNKNOWN
+
+    def fails(self, check: str) -> bool:
         verdict = self.verdicts.get(check)
         if verdict is None or verdict.status is not Status.FAIL:
             return False

@@ -108,7 +108,7 @@ def _planned(here: Situation, decided: list[Change]) -> Plan:
     except (NoEvidence, Unparsable) as why:
         blocked.append(Blocked("", str(why), why.own_hint))
         changes = ()
-    for each in owed(here.node, here.family, acts):
+    for each in () if here.want.checks else owed(here.node, here.family, acts):
         if isinstance(each, Blocked):
             blocked.append(each)
         else:

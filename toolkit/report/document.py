@@ -139,6 +139,18 @@ def _head(
     }
 
 
+def checks_told(only: str, skip: str) -> dict[str, Json]:
+    """Which checks count, as --only and --skip were said; {} where none is left out."""
+    if not only and not skip:
+        return {}
+    from toolkit.checks.all import BY_ID, selection  # noqa: PLC0415 only they pay for it
+
+    count = sum(map(selection(only, skip).has, BY_ID))
+    said = {"only": only, "skip": skip}
+    names = {name: [each.strip() for each in v.split(",") if v] for name, v in said.items()}
+    return {"checks": {"judged": count, "of": len(BY_ID), **names}}
+
+
 def envelope(schema: str, when: datetime, code: ExitCode) -> dict[str, Json]:
     """What every other document begins with; ``when`` in any zone, written in UTC."""
     return {

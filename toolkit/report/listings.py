@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from toolkit import __version__
 from toolkit.checks.check import Check
@@ -14,6 +15,16 @@ from toolkit.report.table import Ink, Painter, columns, labelled
 CHECKS = "gdr-toolkit/checks/1"
 HOSTS = "gdr-toolkit/hosts/1"
 DEMO = "gdr-toolkit/demo/1"
+NO_KEYS: Mapping[str, Json] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Something that holds for a host, and where it was said."""
+
+    what: str  # "port"
+    value: str
+    source: str  # "hosts.ini:7, ansible_port"; "default" where nobody says so
 
 
 def checks_document(checks: Iterable[Check]) -> dict[str, Json]:
@@ -35,8 +46,14 @@ def _check(check: Check) -> dict[str, Json]:
     }
 
 
-def hosts_document(hosts: Iterable[Host]) -> dict[str, Json]:
-    """What hosts prints: docs/hosts.schema.json. Null: left to the configuration of SSH."""
+def hosts_document(
+    hosts: Iterable[tuple[Host, tuple[Row, ...]]], keys: Mapping[str, Json] = NO_KEYS
+) -> dict[str, Json]:
+    """What hosts prints: docs/hosts.schema.json. Null: left to the configuration of SSH.
+
+    :param hosts: each with what --explain says of it; () without it.
+    :param keys: what --scan-keys says of each, by its name.
+    """
     return {
         "schema": HOSTS,
         "hosts": [
@@ -50,8 +67,10 @@ def hosts_document(hosts: Iterable[Host]) -> dict[str, Json]:
                 "key_file": host.key_file or None,
                 "bmc": host.bmc or None,
                 "away": host.away or None,
+                **({"key": keys[host.name]} if host.name in keys else {}),
+                **({"explained": [picked(e, "what value source") for e in rows]} if rows else {}),
             }
-            for host in hosts
+            for host, rows in hosts
         ],
     }
 

@@ -13,6 +13,7 @@ from toolkit.checks.judged import (
     ELSEWHERE,
     NOT_READ,
     OTHERS,
+    PASSES,
     UNVERIFIED,
     WITHOUT,
     Judged,
@@ -21,6 +22,7 @@ from toolkit.checks.judged import (
 from toolkit.errors import Outcome, ToolkitError
 from toolkit.facts.text.foreign import Foreign
 from toolkit.hosts.host import fold
+from toolkit.plural import counted
 from toolkit.report.causes import behind, cause_lines, chosen_lines, known_lines
 from toolkit.report.foreign import foreign_lines, shown_lines
 from toolkit.report.table import Ink, Painter, clean, columns, labelled, unjudged
@@ -34,6 +36,7 @@ _INK = {
 _STATE_INK = {
     "sick": Ink.MAGENTA,
     "ready": Ink.GREEN,
+    PASSES: Ink.GREEN,
     "no GPU": Ink.GREY,
     WITHOUT: Ink.GREY,
     "unknown": Ink.YELLOW,
@@ -215,8 +218,9 @@ def summary(outcomes: Sequence[Outcome[Judged]], paint: Painter) -> list[str]:
         )
     texts = [each.value for each in outcomes if each.value and each.value.text]
     nodes = [each for each in outcomes if not (each.value and each.value.text)]
-    counted = ["", count_line(nodes)] if nodes or not texts else []
-    return [*lines, *shown_lines(texts, paint), *counted]
+    last = ["", count_line(nodes)] if nodes or not texts else []
+    last = last or ["", texts[0].partial] * bool(texts[0].partial)
+    return [*lines, *shown_lines(texts, paint), *last]
 
 
 def _row(outcome: Outcome[Judged]) -> tuple[str, ...]:
@@ -234,7 +238,7 @@ def _row(outcome: Outcome[Judged]) -> tuple[str, ...]:
 
 
 def count_line(outcomes: Sequence[Outcome[Judged]]) -> str:
-    """ "3 of 5 nodes are ready." """
+    """ "3 of 5 nodes are ready."; of what passes some checks alone, nothing that others decide."""
     states = [outcome.value.state if outcome.value else "out of reach" for outcome in outcomes]
     ready, total = states.count("ready"), len(states)
     nodes = "node is" if total == 1 else "nodes are"
@@ -244,6 +248,9 @@ def count_line(outcomes: Sequence[Outcome[Judged]]) -> str:
     for why, count in reasons.items():
         rest += f" {count} without it, {why.removeprefix('not supported ')}."
     told = f"{rest}{_drain(states)}{_others(outcomes)}"
+    if part := next((e.value.partial for e in outcomes if e.value and e.value.partial), ""):
+        them = counted(total, "node", "passes", "pass")
+        return f"{part}: {states.count(PASSES)} of {them} these.{told}"
     return f"{ready} of {total} {nodes} ready for GPUDirect RDMA.{told}"
 
 

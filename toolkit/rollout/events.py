@@ -9,6 +9,7 @@ from toolkit.rollout.journal import Event, Journal
 from toolkit.rollout.plan.batches import Past, Phase, Step
 
 RUN = "run"  # the event that has a run's name on the node
+KEPT = "kept"  # the event that has what there was before it was changed
 Value = str | bool | int | Sequence[str]
 
 
@@ -23,6 +24,12 @@ class Witness(Protocol):
 
     def ran(self, run: str) -> None:
         """The node gave this name to a run of ours, in its own journal."""
+
+    def keep(self, before: str) -> None:
+        """What there was, on the disk before it is changed.
+
+        :raises ToolkitError: it cannot be written down, so nothing may be changed.
+        """
 
     def booted(self, boot_id: str) -> bool:
         """Whether the node has been rebooted by us since we last changed it.
@@ -45,6 +52,8 @@ class Nobody:
 
     def ran(self, run: str) -> None: ...
 
+    def keep(self, before: str) -> None: ...
+
     def booted(self, boot_id: str) -> bool:
         return self._left_boot not in {"", boot_id}
 
@@ -62,6 +71,9 @@ class HostLedger:
 
     def ran(self, run: str) -> None:
         self._journal.add(Event(self._host, RUN, detail=run))
+
+    def keep(self, before: str) -> None:
+        self._journal.add(Event(self._host, KEPT, detail=before))
 
     def booted(self, boot_id: str) -> bool:
         return Past(tuple(self._steps)).booted(boot_id)

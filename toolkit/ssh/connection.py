@@ -22,7 +22,8 @@ from typing import IO, cast
 import paramiko
 from paramiko.ssh_exception import IncompatiblePeer
 
-from toolkit.errors import FloodError, TransportError
+from toolkit.errors import FloodError, NewKey, TransportError
+from toolkit.package_data import from_home
 from toolkit.plural import sized
 from toolkit.ssh import transport_errors
 from toolkit.ssh.credentials import Credentials
@@ -122,9 +123,12 @@ class Connection:
             raise EOFError  # open() failed; whoever asks has lost the connection
         return self._transport
 
-    def open(self, target: Target, credentials: Credentials, watch: Deadline) -> None:
+    def open(
+        self, target: Target, credentials: Credentials, watch: Deadline, *, login: bool = True
+    ) -> None:
         """Connect and log in, hop by hop.
 
+        :param login: whether at the last hop, too; else its key is compared, and that is all.
         :raises TransportError: which hop failed, and how.
         :raises OSError, EOFError, paramiko.SSHException: the connection broke.
         """
@@ -136,6 +140,8 @@ class Connection:
             before = hop.door.host
             inner = self._greet(sock, hop, watch)
             _verify(inner, hop)
+            if hop is target and not login:
+                return
             watch.doing = "logging in" if hop is target else f"logging in to {hop.door.host}"
             inner.auth_timeout = watch.left_s
             # The node's password is not the jump host's to see.
@@ -335,7 +341,11 @@ def _verify(transport: paramiko.Transport, hop: Target) -> None:
     if hop.new_keys and not others:
         add_key(hop.new_keys, door.known_as, key.get_name(), blob)
         return
-    raise transport_errors.unknown_key(door, kind, fingerprint(blob))
+    error = transport_errors.unknown_key(door, kind, fingerprint(blob))
+    if not others:
+        file = str(from_home(door.known_hosts))
+        error.key = NewKey(file, door.known_as, key.get_name(), blob, door.host)
+    raise error
 
 
 def _is_among(known: Sequence[KnownKey], blob: bytes, door: Door) -> bool:

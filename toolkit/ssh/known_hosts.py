@@ -12,6 +12,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+import os
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -77,8 +78,13 @@ def add_key(file: str, name: str, kind: str, blob: bytes) -> None:
 
     :raises OSError: the file cannot be written.
     """
-    with Path(file).open("a", encoding="ascii") as known:
-        known.write(f"{name} {kind} {base64.b64encode(blob).decode()}\n")
+    Path(file).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    line = f"{name} {kind} {base64.b64encode(blob).decode()}\n".encode()
+    with open(file, "a+b", opener=lambda at, flags: os.open(at, flags, 0o600)) as known:
+        if known.tell():
+            known.seek(-1, os.SEEK_END)
+            line = line if known.read(1) == b"\n" else b"\n" + line  # its last line may have no end
+        known.write(line)
 
 
 def fingerprint(blob: bytes) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 
 import paramiko
 
@@ -47,15 +48,33 @@ class SshTransport:
 
     def run(self, script: str, *, limit_s: float = 120, sink: Sink = quiet) -> Result:
         lines = Lines(sink, self._hearing)
+        with self._deadline(limit_s) as watch:
+            stderr = self._run(script, lines, watch)
+            if watch.expired:
+                raise EOFError
+            return conclude(self.name, lines.end(), stderr)
+
+    def greet(self, *, limit_s: float = 60) -> None:
+        """Compare the node's key with those that are known; nobody logs in there.
+
+        :raises HostKeyError: it is not known, with the key where none of the node's was.
+        :raises TransportError: likewise, and for what stood in the way.
+        """
+        with self._deadline(limit_s) as watch:
+            self._connection = Connection()
+            watch.guard(self._connection.close)
+            target = self._config.target(self._host)
+            self._connection.open(target, self._credentials, watch, login=False)
+        self.close()
+
+    @contextlib.contextmanager
+    def _deadline(self, limit_s: float) -> Iterator[Deadline]:
+        """What goes wrong within is told in a sentence, and the connection is given up."""
         finished = False
         with Deadline(limit_s) as watch:
             try:
-                stderr = self._run(script, lines, watch)
-                if watch.expired:
-                    raise EOFError
-                result = conclude(self.name, lines.end(), stderr)
+                yield watch
                 finished = True
-                return result
             except (TransportError, paramiko.SSHException, EOFError, OSError) as why:
                 if watch.expired:
                     raise transport_errors.late(self.name, limit_s, watch.doing) from why

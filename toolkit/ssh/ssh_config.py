@@ -109,6 +109,10 @@ class SshConfig:
             jumps=jumps,
         )
 
+    def where(self, host: Host) -> dict[str, str]:
+        """The line that says each keyword that counts, as "FILE:LINE"; "" for the host's own."""
+        return look_up(self.settings, _own(host), host.address or host.name).where
+
     def _jumps(self, text: str, depth: int) -> tuple[Target, ...]:
         if text.lower() in ("", "none"):
             return ()

@@ -11,6 +11,7 @@ import glob
 import os
 import re
 import subprocess
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ from toolkit.errors import UsageError
 from toolkit.package_data import from_home, user_name
 from toolkit.ssh.ssh_config_tokens import COMMANDS, listed, problem, split_words
 
+_HOST = re.compile(r"^[ \t]*host[ \t]+[^=\n]+$", re.MULTILINE | re.IGNORECASE)
 _SETTING = re.compile(r"\s*([^\s=]*)(?:\s*=\s*|\s+|$)(.*)")
 _MANY = ("identityfile", "certificatefile")  # each further value is tried, too
 _ALONE = ("all", "canonical", "final")
@@ -43,6 +45,7 @@ class ConfigLine:
     key: str
     words: tuple[str, ...]
     block: Block | None
+    where: str = ""  # "FILE:LINE"; "" for what a host has of its own
 
 
 @dataclass(slots=True)
@@ -51,6 +54,7 @@ class HostConfig:
 
     alias: str  # as the operator typed it
     values: dict[str, list[str]] = field(default_factory=dict)
+    where: dict[str, str] = field(default_factory=dict)  # of each keyword, "FILE:LINE"
 
     def text(self, key: str, default: str = "") -> str:
         """A keyword's first word; a keyword that was not set is ``default``."""
@@ -90,11 +94,16 @@ class HostConfig:
 
 
 def read_settings(
-    file: Path, block: Block | None = None, depth: int = 0, ignored: list[str] | None = None
+    file: Path,
+    block: Block | None = None,
+    depth: int = 0,
+    ignored: list[str] | None = None,
+    blocks: list[Block] | None = None,
 ) -> Iterator[ConfigLine]:
     """The settings of a file and of those it includes; a file that is not there has none.
 
     :param ignored: patterns of IgnoreUnknown that stood above.
+    :param blocks: is given each Host and Match line, whether or not a setting stands below it.
     :raises UsageError: it cannot be read, includes too deeply, or has a Match that is not
         evaluated here.
     """
@@ -116,11 +125,29 @@ def read_settings(
         if key in ("host", "match"):
             block = Block((key, *words), f"{file}:{number}", outer)
             _check(block)
+            if blocks is not None:
+                blocks.append(block)
         elif key == "include":
             for path in _included(file, words):
-                yield from read_settings(path, block, depth + 1, ignored)
+                yield from read_settings(path, block, depth + 1, ignored, blocks)
         elif key and words:
-            yield ConfigLine(key, words, block)
+            yield ConfigLine(key, words, block, f"{file}:{number}")
+
+
+def is_ssh_config(text: str) -> bool:
+    """Whether this is an ssh_config: a Host line in it names hosts, and it has no [section]."""
+    return _HOST.search(text) is not None and re.search(r"^\s*\[", text, re.MULTILINE) is None
+
+
+def host_names(file: Path) -> list[str]:
+    """The names that stand in Host lines, each once; what is a pattern names nobody.
+
+    :raises UsageError: as ``read_settings``.
+    """
+    blocks: list[Block] = []
+    deque(read_settings(file, blocks=blocks), maxlen=0)
+    words = (word for block in blocks if block.words[0] == "host" for word in block.words[1:])
+    return [name for name in dict.fromkeys(words) if not re.search(r"[*?!]", name)]
 
 
 def _taken(line: str, where: str, ignored: list[str]) -> tuple[str, tuple[str, ...]]:
@@ -186,9 +213,12 @@ def _pass(found: HostConfig, settings: tuple[ConfigLine, ...], *, final: bool) -
 
 
 def _take(found: HostConfig, setting: ConfigLine) -> None:
+    told = found.where.setdefault(setting.key, setting.where)
     if setting.key in _MANY:
         values = found.values.setdefault(setting.key, [])
         values += [word for word in setting.words if word not in values]
+        if setting.where not in told:
+            found.where[setting.key] = ", ".join(filter(None, (told, setting.where)))
     else:
         found.values.setdefault(setting.key, list(setting.words))
 

@@ -35,8 +35,9 @@ from toolkit.suites.opened import (
     open_hosts,
     refuse_trouble,
 )
-from toolkit.suites.outcomes import LEDGER, WANT, Judge, Ledger
+from toolkit.suites.outcomes import CHECKS, LEDGER, WANT, Judge, Ledger
 from toolkit.verbs.passport import sealed
+from toolkit.want import Selection
 
 _SCRIPT = """command_line() {{
 {command}
@@ -59,7 +60,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         names = host_names(metafunc.config)
         metafunc.parametrize("host_name", names, ids=map(case_id, names), scope="session")
     if "check" in metafunc.fixturenames:
-        metafunc.parametrize("check", ALL, ids=_check_id)
+        counts = metafunc.config.stash.get(CHECKS, Selection()).has
+        metafunc.parametrize("check", [e for e in ALL if counts(e.id)], ids=_check_id)
 
 
 def pytest_collection_modifyitems(config: pytest.Config) -> None:

@@ -12,6 +12,7 @@ from toolkit.checks.check import Check, Status, Verdict
 from toolkit.errors import ExitCode, worst
 from toolkit.groups import Wants
 from toolkit.verbs.access import Access
+from toolkit.want import Selection
 
 Judge = Callable[[Check], tuple[str, Verdict]]  # the host's name, and its verdict
 
@@ -39,4 +40,5 @@ class Ledger:
 
 ACCESS = pytest.StashKey[Access]()
 WANT = pytest.StashKey[Wants]()
+CHECKS = pytest.StashKey[Selection]()  # those that are asked
 LEDGER = pytest.StashKey[Ledger]()

@@ -16,10 +16,12 @@ from toolkit.checks.check import Check
 from toolkit.errors import ExitCode
 from toolkit.groups import Wants
 from toolkit.report.document import Json
-from toolkit.suites.outcomes import ACCESS, LEDGER, WANT, Ledger
+from toolkit.suites.outcomes import ACCESS, CHECKS, LEDGER, WANT, Ledger
 from toolkit.verbs.access import Access
+from toolkit.want import Selection
 
 SUITES = Path(__file__).parent
+ALL_CHECKS = Selection()
 SCHEMA = "gdr-toolkit/verify/1"
 
 
@@ -98,7 +100,9 @@ class SuiteResult:
     junit: str = ""  # JUnit XML; "" where pytest made none
 
 
-def run_suite(access: Access, wants: Wants, *, verbose: bool) -> SuiteResult:
+def run_suite(
+    access: Access, wants: Wants, *, verbose: bool, checks: Selection = ALL_CHECKS
+) -> SuiteResult:
     """One case per host and check, and the same properties in other words.
 
     :returns: with the worst of what the hosts showed; a bug where pytest itself failed.
@@ -113,9 +117,11 @@ def run_suite(access: Access, wants: Wants, *, verbose: bool) -> SuiteResult:
             config.stash[ACCESS] = access
             config.stash[WANT] = wants
             config.stash[LEDGER] = ledger
+            config.stash[CHECKS] = checks
 
     # One of the two: together -q and -v are neither, and no case would be named.
-    arguments = [str(SUITES), *(("-v", "-rfs") if verbose else ("-q", "-rf"))]
+    suites = SUITES / "test_node.py" if checks.only else SUITES  # the others ask of no check
+    arguments = [str(suites), *(("-v", "-rfs") if verbose else ("-q", "-rf"))]
     arguments += ["--tb=short", "--no-header", "-o", "addopts="]
     arguments += ["-p", "no:cacheprovider", "-p", "toolkit.suites.options"]
     cases = Cases(ledger)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from math import sqrt
 
 from toolkit.compat.rows import Confidence
 from toolkit.compat.throughput import Range
@@ -37,11 +38,14 @@ class Estimate:
     layer: Layer
     confidence: Confidence
     assumptions: tuple[str, ...] = ()  # what was taken for granted, each in words
+    open: bool = False  # no figure of the interval is likelier than another: see ``left_open``
 
     @property
     def figure(self) -> str:
-        """ "49.0 GB/s (45-50)"."""
+        """ "49.0 GB/s (45-50)"; "2.8-60 GB/s" where it is open."""
         low, high = _short(self.low), _short(self.high)
+        if self.open:
+            return f"{low}-{high} {self.unit}"
         span = f" ({low}-{high})" if low != high else ""
         return f"{_figure(self.value)} {self.unit}{span}"
 
@@ -58,6 +62,12 @@ def estimate(
     return Estimate(
         span.value, span.low, span.high, Unit.GBS, limit, layer, sure, tuple(assumptions)
     )
+
+
+def left_open(found: Estimate) -> Estimate:
+    """Of an HCA whose rate could be any; its value is the middle in proportion, and not shown."""
+    middle = min(max(sqrt(found.low * found.high), found.low), found.high)
+    return replace(found, value=middle, open=True)
 
 
 def lasting(found: Estimate) -> Estimate:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from toolkit.compat.throughput import CpuClass, Range
 from toolkit.facts.pci.pcie_caps import Link
 from toolkit.facts.pci.topology import Distance
-from toolkit.throughput.model import MANY, Layer2
+from toolkit.throughput.model import MANY, Layer2, Poster
 
 NOT_TOLD = "whether GPUDirect can work was not read"
 
@@ -37,12 +37,16 @@ class HcaWire:
     gbits: Range
     layer: Layer2
     mtu: Range  # bytes of an RDMA packet
+    poster: Poster = Poster.CORE
+    datagrams: bool = False  # EFA: its own reliable protocol, whose latency is another
+    guessed: bool = False  # neither port nor kind is known: any rate of any HCA
 
     @property
     def said(self) -> str:
         """ "400G RoCE, MTU 4096"."""
         name = {Layer2.ETHERNET: "RoCE", Layer2.INFINIBAND: "InfiniBand"}.get(self.layer, "link")
-        rate = f"{self.gbits.value:g}G {name}"
+        top = f"{self.gbits.value:g}G"
+        rate = f"{f'{self.gbits.low:g}G to {self.gbits.high:g}G' if self.guessed else top} {name}"
         unsure = self.gbits.low != self.gbits.high
         rate = f"{rate}, rate not read" if unsure else rate
         if self.layer is Layer2.INFINIBAND:

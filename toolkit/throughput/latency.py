@@ -44,6 +44,8 @@ def latency(told: PairInputs, size: int, c: Constants) -> MessageLatency:
     base, library = gpu_base(c), c["latency-mpi"]
     if told.distance > Distance.PXB or told.redirects or told.translated:
         base, library = (each + c["latency-beyond-switch"] for each in (base, library))
+    if told.wire.datagrams:
+        base, library = (each + c["latency-srd"] for each in (base, library))
     width = c["width-physics"]
     spans = {
         Layer.VERBS: verbs_latency(size, path, carried, base).wider(width.low, width.high),

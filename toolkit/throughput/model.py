@@ -15,6 +15,7 @@ from toolkit.facts.pci.pcie_caps import Link
 
 _NEARLY = 0.9  # what lies that much below another is another limit
 _PACKET = 4096  # bytes: the largest MTU, of which each end holds one back
+_PIECES = 1 << 20  # bytes from which a library cuts: two of UCX's UCX_RNDV_FRAG_SIZE
 _MPI_STEP, _MPI_RENDEZVOUS = 128, 8192  # bytes from which a library copies, and asks first
 
 
@@ -100,10 +101,13 @@ def wire(gbits: Range, mtu: Range, layer: Layer2, c: Constants) -> Range:
     return gbits.map(line) * share
 
 
-def pipelined(size: float, bandwidth: Range, gap: Range, power: float) -> Range:
-    """Messages of one size with many in flight: the gap between two, or their bytes, decides."""
+def pipelined(size: float, bandwidth: Range, gap: Range, power: Range) -> Range:
+    """Messages of one size with many in flight: the gap between two, or their bytes, decides.
 
-    def rate(bound: float, between: float) -> float:
+    :param power: how far the two overlap: at 1 they add up, far above it the larger alone counts.
+    """
+
+    def rate(bound: float, between: float, power: float) -> float:
         if not bound:
             return 0.0
         transfer = size / bound / 1e3
@@ -113,9 +117,9 @@ def pipelined(size: float, bandwidth: Range, gap: Range, power: float) -> Range:
         return size / (larger * float(both ** (1 / power))) / 1e3
 
     return Range(
-        rate(bandwidth.value, gap.value),
-        rate(bandwidth.low, gap.high),
-        rate(bandwidth.high, gap.low),
+        rate(bandwidth.value, gap.value, power.value),
+        rate(bandwidth.low, gap.high, power.low),
+        rate(bandwidth.high, gap.low, power.high),
     )
 
 
@@ -138,13 +142,34 @@ def windowed(size: float, depth: int, pairs: int, bandwidth: Range, latency: Ran
 MANY = 64  # messages in flight from which the window no longer counts
 
 
-def in_flight(size: float, depth: int, pairs: int, bandwidth: Range, c: Constants) -> Range:
+class Poster(StrEnum):
+    """Who hands messages to the HCA, as far as it tells how many a second one core gets rid of."""
+
+    CORE = ""
+    GUEST = "guest"  # its doorbell is a write through the hypervisor's mapping
+    BROADCOM = "broadcom"
+
+
+def in_flight(
+    size: float,
+    depth: int,
+    pairs: int,
+    bandwidth: Range,
+    c: Constants,
+    *,
+    poster: Poster = Poster.CORE,
+) -> Range:
     """Bandwidth of messages of one size at a depth, under verbs.
 
     Fewer than many in flight are bounded by their window as well.
     """
-    power = c["message-gap-power"].value
-    many = pipelined(size, bandwidth, c["message-gap"], power)
+    power, gap = c["message-gap-power"], c["message-gap"]
+    match poster:
+        case Poster.GUEST:
+            gap = c["message-gap-guest"]
+        case Poster.BROADCOM:  # adds up in full
+            gap, power = c["message-gap-broadcom"], Range(power.low, power.low, power.high)
+    many = pipelined(size, bandwidth, gap, power)
     if depth >= MANY:
         return many
     return many.at_most(windowed(size, depth, pairs, bandwidth, c["window-latency"]))
@@ -152,7 +177,30 @@ def in_flight(size: float, depth: int, pairs: int, bandwidth: Range, c: Constant
 
 def mpi_messages(size: float, bandwidth: Range, c: Constants) -> Range:
     """The same under an MPI library with its usual window of 64."""
-    return pipelined(size, bandwidth, c["mpi-gap"], c["message-gap-power"].value)
+    return pipelined(size, bandwidth, c["mpi-gap"], c["message-gap-power"])
+
+
+def staged_messages(size: float, bandwidth: Range, c: Constants) -> Range:
+    """Through host memory: each message waits for the launch of its copies.
+
+    Where a library maps GPU memory for small ones, no launch is between them; of large ones,
+    which it cuts in pieces, launches overlap with the bytes.
+    """
+    if size >= _PIECES:
+        return bandwidth
+    launch, mapped, power = (
+        c["latency-memcpy"],
+        c["mpi-gap"] + c["latency-mapped"],
+        c["message-gap-power"],
+    )
+    gap = Range(launch.value, min(mapped.low, launch.low), launch.high)
+    return pipelined(size, bandwidth, gap, Range(power.high, power.low, power.high))
+
+
+def synchronous(size: float, c: Constants) -> Range:
+    """Where a library waits for each copy: its launch, and then its bytes."""
+    alone = Range.exactly(1)  # nothing of the two overlaps
+    return pipelined(size, c["staged-unpipelined"], c["latency-memcpy"], alone)
 
 
 def verbs_latency(size: float, path: Range, on_wire: Range, base: Range) -> Range:

@@ -8,10 +8,20 @@ from functools import lru_cache
 from toolkit.compat.rows import Confidence
 from toolkit.compat.throughput import Constants, Range
 from toolkit.facts.pci.topology import Distance
-from toolkit.throughput.estimate import Estimate, Layer, estimate
+from toolkit.throughput.estimate import Estimate, Layer, estimate, left_open
 from toolkit.throughput.inputs import LATENCY_SIZE, NOT_TOLD, LinkTold, Load, PairInputs
 from toolkit.throughput.latency import MessageLatency, latency
-from toolkit.throughput.model import Term, in_flight, least, line, pcie, raw, reads, wire
+from toolkit.throughput.model import (
+    Term,
+    in_flight,
+    least,
+    line,
+    pcie,
+    raw,
+    reads,
+    staged_messages,
+    wire,
+)
 
 NEAR = frozenset({Distance.PIX, Distance.PXB})
 COHERENT = frozenset({Distance.C2C, Distance.P2C})
@@ -59,16 +69,20 @@ def predict_pair(told: PairInputs, load: Load, c: Constants) -> PairPrediction:
         staged = Term(staged.span, _NO_FASTER)
     staged = Term(staged.span.at_most(written.span), staged.said)
     sure = _confidence(told)
-    verbs, notes = Layer.VERBS, told.notes
+
+    def made(term: Term, layer: Layer, confidence: Confidence) -> Estimate:
+        found = estimate(term.span, term.said, layer, confidence, told.notes)
+        return left_open(found) if told.wire.guessed else found
+
     return PairPrediction(
         told.gpu,
         told.hca,
         told.name,
         told.distance,
-        estimate(written.span, written.said, verbs, sure, notes),
-        estimate(fetched.span, fetched.said, verbs, sure, notes),
-        estimate(ring.span, ring.said, Layer.RING, sure, notes),
-        estimate(staged.span, staged.said, Layer.MPI, Confidence.LOW, notes),
+        made(written, Layer.VERBS, sure),
+        made(fetched, Layer.VERBS, sure),
+        made(ring, Layer.RING, sure),
+        made(staged, Layer.MPI, Confidence.LOW),
         latency(told, LATENCY_SIZE, c),
         told.blocked,
         told.best,
@@ -93,8 +107,9 @@ def link_term(link: LinkTold, payload: Range, end: str, c: Constants) -> Term:
     return Term(span, f"PCIe ({' '.join(words)}: {shown})", raw(link.high, c))
 
 
-def _bandwidth(told: PairInputs, load: Load, c: Constants, *, reading: bool) -> Term:
-    terms = [wire_term(told, c), link_term(told.hca_link, told.payload, "HCA", c)]
+def _terms(told: PairInputs, c: Constants, *, reading: bool) -> tuple[list[Term], Term]:
+    """All between an HCA and GPU memory; and the link of the GPU, which an IOMMU slows down."""
+    terms = [link_term(told.hca_link, told.payload, "HCA", c)]
     own = link_term(told.gpu_link, told.payload, "GPU", c)
     factor, why = _factor(told, c, reading=reading)
     if told.distance not in COHERENT:
@@ -106,8 +121,27 @@ def _bandwidth(told: PairInputs, load: Load, c: Constants, *, reading: bool) -> 
         trip = c["round-trip-switch" if near else "round-trip-root"]
         words = f"reads on order ({told.tags.value:g} of {told.request.value:g} B)"
         terms.append(Term(reads(told.tags * told.request, trip), words))
-    found = _under_iommu(told, terms, own, c)
-    span = in_flight(load.size, load.depth, load.pairs, found.span, c)
+    return terms, own
+
+
+def gpu_side(told: PairInputs, c: Constants, *, reading: bool) -> Term:
+    """What the HCA does with GPU memory, whatever its wire."""
+    return _under_iommu(told, *_terms(told, c, reading=reading), c)
+
+
+def copy_side(told: PairInputs, c: Constants) -> Term | None:
+    """What the GPU's copies to and from host memory do; None where both share their memory."""
+    if told.distance in COHERENT:
+        return None
+    own = link_term(told.gpu_link, told.payload, "GPU", c)
+    copy = Term(own.span * c["copy-efficiency"], own.said)
+    return _under_iommu(told, [copy], copy, c)
+
+
+def _bandwidth(told: PairInputs, load: Load, c: Constants, *, reading: bool) -> Term:
+    terms, own = _terms(told, c, reading=reading)
+    found = _under_iommu(told, [wire_term(told, c), *terms], own, c)
+    span = in_flight(load.size, load.depth, load.pairs, found.span, c, poster=told.wire.poster)
     said = found.said
     if span.value < found.span.value * 0.9:
         said = f"message size and depth ({load.size} B, {load.depth} in flight)"
@@ -192,13 +226,19 @@ def _staged(told: PairInputs, load: Load, c: Constants) -> Term:
     copy = Term(own.span * c["copy-efficiency"], own.said)
     terms = [wire_term(told, c), link_term(told.hca_link, told.payload, "HCA", c)]
     if told.distance in COHERENT:
-        return _of_pipeline(least(terms), c["staged-coherent"], load, c)
-    return _of_pipeline(_under_iommu(told, [*terms, copy], copy, c), c["staged"], load, c)
+        return _of_pipeline(least(terms), c["staged-coherent"], load, told, c)
+    return _of_pipeline(_under_iommu(told, [*terms, copy], copy, c), c["staged"], load, told, c)
 
 
-def _of_pipeline(path: Term, share: Range, load: Load, c: Constants) -> Term:
-    span = in_flight(load.size, load.depth, load.pairs, path.span, c)
-    return Term(span * share, f"bounce through host memory, of {path.said}")
+def _of_pipeline(path: Term, share: Range, load: Load, told: PairInputs, c: Constants) -> Term:
+    span = (
+        in_flight(load.size, load.depth, load.pairs, path.span, c, poster=told.wire.poster) * share
+    )
+    launched = staged_messages(load.size, path.span * share, c)
+    words = f"bounce through host memory, of {path.said}"
+    if launched.value < span.value * 0.9:
+        words = f"copies through host memory, a launch for each message of {load.size} B"
+    return Term(span.at_most(launched), words)
 
 
 def _confidence(told: PairInputs) -> Confidence:

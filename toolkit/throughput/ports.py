@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from toolkit.compat.throughput import Constants, Range
 from toolkit.errors import read_or
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.devices import Port, RdmaDevice
 from toolkit.throughput.inputs import HcaWire
-from toolkit.throughput.model import Layer2
+from toolkit.throughput.model import Layer2, Poster
 
 _RDMA_MTUS = (256, 512, 1024, 2048, 4096)
 _HEADERS = 58  # of RoCE, with options: what an Ethernet frame must have room for beside an MTU
 _ANY_MTU = Range(4096, 1024, 4096)
-_ANY_RATE = Range(200, 25, 800)
+_ANY_RATE = Range(200, 25, 800)  # no figure is shown of the value: see HcaWire.guessed
+_AMAZON, _BROADCOM = 0x1D0F, 0x14E4
+_UNKNOWN = f"{_ANY_RATE.low:g} to {_ANY_RATE.high:g} Gb/s, as HCAs of any kind have"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,20 @@ def wire_of(
     node: Node, device: RdmaDevice | None, kind: HcaKind, c: Constants, notes: list[str]
 ) -> HcaWire:
     """The fastest port that is up; else what such an HCA has at most."""
+    found = _wire(node, device, kind, c, notes)
+    guest = read_or(lambda: node.is_guest, otherwise=False)
+    poster = Poster.GUEST if guest else Poster.CORE
+    vendor = kind.ids[0]
+    return replace(
+        found,
+        poster=Poster.BROADCOM if vendor == _BROADCOM else poster,
+        datagrams=vendor == _AMAZON,
+    )
+
+
+def _wire(
+    node: Node, device: RdmaDevice | None, kind: HcaKind, c: Constants, notes: list[str]
+) -> HcaWire:
     ports = [each for each in device.ports if each.gbits] if device else []
     if kind.gbits and not ports:
         notes.append("link layer and MTU of the HCA not read")
@@ -42,9 +58,12 @@ def wire_of(
         what = device.name if device else "the HCA"
         down = device is not None and no_port_up(device)
         why = f"no port of {what} is up, so that it carries nothing now: told is"
-        notes.append(f"{why if down else f'no port of {what} was read:'} its kind's rate at most")
         top = c.rates.get(kind.ids)
-        return HcaWire(Range(top, top / 4, top) if top else _ANY_RATE, _layer(device), _ANY_MTU)
+        told = "its kind's rate at most" if top else f"{_UNKNOWN}; --what-if rate=400 narrows it"
+        notes.append(f"{why if down else f'no port of {what} was read:'} {told}")
+        if not top:
+            return HcaWire(_ANY_RATE, _layer(device), _ANY_MTU, guessed=True)
+        return HcaWire(Range(top, top / 4, top), _layer(device), _ANY_MTU)
     port = max(ports, key=lambda each: each.gbits)
     return HcaWire(Range.exactly(port.gbits), _layer_of(port), _mtu(node, device, port, notes))
 

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolkit.errors import UsageError
-from toolkit.hosts.addresses import VAGRANT
+from toolkit.hosts.addresses import VAGRANT, is_name
 from toolkit.hosts.host import NOTHING, Host, Inventory
 from toolkit.package_data import PACKAGE, kept
 from toolkit.progress import Progress, Silent
 from toolkit.ssh.credentials import Credentials
 from toolkit.ssh.limits import ANSWER, ROOM_S
 from toolkit.ssh.pool import FANOUT
+from toolkit.untrusted import read_host_text
 
 if TYPE_CHECKING:  # imported where a fleet is opened
     from toolkit.features.slurm.run.nodes import Site
@@ -99,15 +100,29 @@ def demo_folder() -> Path:
 
 
 def inventory_in(file: str) -> Inventory:
-    """The site's own inventory; "" for none.
+    """The site's own inventory; "" for none. Of an ssh_config its Host lines name the hosts.
 
-    :raises InventoryError: it cannot be read.
+    :raises UsageError: it cannot be read.
     """
     if not file:
         return NOTHING
+    if names_ssh_config(file):
+        from toolkit.ssh.ssh_config_file import host_names  # noqa: PLC0415 likewise
+
+        names = [each for each in host_names(Path(file)) if is_name(each)]
+        return Inventory({name: Host(name) for name in names}, mixed=True)
     from toolkit.hosts.inventory import read_inventory  # noqa: PLC0415 only they pay for it
 
     return read_inventory(Path(file))
+
+
+def names_ssh_config(inventory: str) -> bool:
+    """Whether the inventory is an ssh_config, by its text."""
+    if not inventory or not Path(inventory).is_file():
+        return False
+    from toolkit.ssh.ssh_config_file import is_ssh_config  # noqa: PLC0415 likewise
+
+    return is_ssh_config(read_host_text(Path(inventory)))
 
 
 def names_demo(hosts: str, listed: str, via: str) -> bool:

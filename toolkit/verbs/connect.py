@@ -38,6 +38,7 @@ from toolkit.verbs.access import (
     demo_folder,
     inventory_in,
     names_demo,
+    names_ssh_config,
 )
 
 if TYPE_CHECKING:  # what speaks Redfish is imported where a BMC is given
@@ -62,22 +63,28 @@ def resolve(
         named += read_host_file(Path(access.hosts_file), inventory)
     if access.hosts:
         named += select(access.hosts, inventory)
-    elif access.inventory and not access.hosts_file and slurm is None:
+    elif access.inventory and not access.hosts_file and slurm is None and not inventory.mixed:
         named += inventory.hosts.values()
     if not named:
         raise UsageError(
             "no hosts named",
-            hint="--hosts gpu[001-004], --hosts-file FILE, --inventory FILE, or --hosts demo",
+            hint=f"{access.inventory} is an ssh_config, which has others as well: --hosts 'gpu*'"
+            if inventory.mixed
+            else "--hosts gpu[001-004], --hosts-file FILE, --inventory FILE, or --hosts demo",
         )
     hosts = narrow(named, inventory, exclude=access.exclude, limit=access.limit)
     refuse_many(hosts, yes=access.yes)
     if slurm is not None:
         refuse_strangers(hosts, slurm)
         slurm.watched = fold(map(node_name, hosts))
-    return tuple(
-        replace(host, user=host.user or access.user, key_file=host.key_file or access.key)
-        for host in hosts
-    )
+    return tuple(_by_option(host, user=access.user, key_file=access.key) for host in hosts)
+
+
+def _by_option(host: Host, **said: str) -> Host:
+    """With what options say of all hosts, where a host has nothing of its own."""
+    ours = {name: text for name, text in said.items() if text and not getattr(host, name)}
+    where = tuple((name, f"--{name.removesuffix('_file')}") for name in ours)
+    return replace(host, **ours, sources=(*host.sources, *where)) if ours else host  # type: ignore[arg-type] # each is a text
 
 
 @contextmanager
@@ -96,6 +103,8 @@ def open_fleet(access: Access, *, serve: bool = True) -> Iterator[Fleet]:
     carried = access.transport == "srun"
     if carried and not access.via:
         raise UsageError("--transport srun is for the nodes of Slurm", hint="add --via slurm")
+    if not access.ssh_config and names_ssh_config(access.inventory):
+        access = replace(access, ssh_config=access.inventory)
     slurm = open_site(access.progress, carries=carried) if access.via else None
     with ExitStack() as stack:
         if names_demo(access.hosts, access.inventory or access.hosts_file, access.via):

@@ -65,7 +65,7 @@ def plan_node(
     :param untried: a changed command line becomes the default without a trial.
     :raises Unsupported: there is no rule for its distribution.
     """
-    judged = judge_node(host, evidence, want, today)
+    judged = _with_others(judge_node(host, evidence, want, today), evidence, want)
     if not judged.gpus:
         return Planned(judged, NO_CHANGE)
     node = Node(evidence)
@@ -79,19 +79,29 @@ def plan_node(
     return Planned(judged, plan, bundle, node.boot_id, trial, lines_of(node))
 
 
+def _with_others(judged: Judged, evidence: Evidence, want: Want) -> Judged:
+    """With the verdicts beside those of --only, which tell what a change rests on and may harm."""
+    if not want.checks.only:
+        return judged
+    rest = replace(want, checks=replace(want.checks, only=frozenset()))
+    whole = judge_node(judged.host, evidence, rest, judged.today)
+    beside = (each for each in whole.verdicts if not want.checks.has(each.check.id))
+    return replace(judged, beside=tuple(beside))
+
+
 def aimed(node: Node, judged: Judged, want: Want) -> tuple[dict[str, Verdict], Want]:
     """The verdicts and the want that a plan is made for, with the path that the node takes.
 
     What is half set up of nvidia-peermem is mended, where dma-buf is taken, and what we
     placed for it earlier is kept up; what the node does without is not brought to it.
     """
-    verdicts = {each.check.id: each for each in judged.verdicts}
+    verdicts = {each.check.id: each for each in judged.whole.verdicts}
     here = taken(node.fresh(), want)
     if not here.taken or here.path is PeerPath.PEERMEM:
         return verdicts, here
     peermem = replace(here, path=PeerPath.PEERMEM)
-    if verdicts[other.id].status is Status.FAIL:
-        return {each.id: each(node, peermem) for each in ALL}, peermem
+    if other.id in verdicts and verdicts[other.id].status is Status.FAIL:
+        return {each.id: each(node, peermem) for each in ALL if each.id in verdicts}, peermem
     return verdicts, peermem if node.fresh().owned else here
 
 

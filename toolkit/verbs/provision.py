@@ -67,7 +67,7 @@ class Provisioned:
         """What the checks say at the end; a pending change where they are content."""
         if self.after.exit_code is not ExitCode.OK:
             return self.after.exit_code
-        if self.lost_gpus:
+        if harm(self):
             return ExitCode.FAILED
         return ExitCode.PENDING if self.left is not None else ExitCode.OK
 
@@ -94,7 +94,7 @@ def _worse(found: Planned, start: Planned) -> set[str]:
 
     A trial's next boot is the old entry, as it should be: checks of that boot say nothing of it.
     """
-    now, then = found.judged, start.judged
+    now, then = found.judged.whole, start.judged.whole
     failed, unknown = _ids(now, FAIL), _ids(now, UNKNOWN)
     were_unknown = _ids(then, UNKNOWN)
     worse = (failed - _ids(then, FAIL) - were_unknown) | (unknown - were_unknown)
@@ -109,20 +109,24 @@ def _ids(judged: Judged, status: Status) -> set[str]:
 
 
 def as_wanted(done: Provisioned) -> bool:
-    """Every check is content at the end; for canary, limits and giving a node back."""
-    return done.after.exit_code is ExitCode.OK and not done.lost_gpus
+    """Every check is content at the end, those beside the named ones too: it may serve."""
+    return done.after.whole.exit_code is ExitCode.OK and not done.lost_gpus
 
 
 def done_well(outcome: Outcome[Provisioned]) -> bool:
-    """The same of an outcome: one with an error has not."""
-    return outcome.value is not None and as_wanted(outcome.value)
+    """For canary and limits: one with an error has not, nor one that was kept from serving."""
+    done = outcome.value
+    if done is None or (done.service and not as_wanted(done)):
+        return False
+    return done.after.exit_code is ExitCode.OK and not harm(done)
 
 
 def harm(done: Provisioned) -> str:
     """What fails on the node and did not before, in a clause; "" where nothing does."""
     if done.lost_gpus:
         return GONE
-    worse = _ids(done.after, FAIL) - _ids(done.before, FAIL) - _ids(done.before, UNKNOWN)
+    then = done.before.whole
+    worse = _ids(done.after.whole, FAIL) - _ids(then, FAIL) - _ids(then, UNKNOWN)
     return f"worse than before: {', '.join(sorted(worse))}" if worse else ""
 
 

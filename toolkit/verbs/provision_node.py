@@ -87,8 +87,8 @@ class _Turn:
         # Out of service until it is as wanted: jobs on a node that is not would fail. And
         # what somebody else has taken out of service is not ours to give back.
         if not as_wanted(done):
-            failed = [each.check.id for each in done.after.having(Status.FAIL)]
-            unknown = [each.check.id for each in done.after.having(Status.UNKNOWN)]
+            failed = [each.check.id for each in done.after.whole.having(Status.FAIL)]
+            unknown = [each.check.id for each in done.after.whole.having(Status.UNKNOWN)]
             said = self._stay_out(", ".join(failed or unknown) or GONE, out=out)
             return replace(done, service=said)
         if hooks.gives_back and (out or not hooks.takes_out):

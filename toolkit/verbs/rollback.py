@@ -128,12 +128,12 @@ def undoing(run: PastRun, hosts: Sequence[str] = ()) -> Undoing:
     :param hosts: only these; all that were touched unless given.
     :raises UsageError: nothing was touched, or a host was not.
     """
-    if run.story.about.verb != "provision":
+    verb = run.story.about.verb
+    if verb != "provision":
+        own = {"bios": f"bios --undo {run.id}", "nic": f"nic --hosts SET --undo {run.id}"}
         raise UsageError(
-            f"run {run.id} was {run.story.about.verb}, which is not undone",
-            hint=f"bios --undo {run.id}"
-            if run.story.about.verb == "bios"
-            else "bring the nodes where they were: provision --hosts ...",
+            f"run {run.id} was {verb}, which is not undone",
+            hint=own.get(verb, "bring the nodes where they were: provision --hosts ..."),
         )
     touched = run.touched()
     if strangers := sorted(set(hosts) - set(touched)):

@@ -185,7 +185,7 @@ def join_budget(
 
 
 def _content(found: Planned) -> bool:
-    return not found.pending and found.judged.exit_code is ExitCode.OK
+    return not found.pending and found.judged.whole.exit_code is ExitCode.OK
 
 
 def _key(host: Host) -> str:

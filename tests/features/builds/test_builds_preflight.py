@@ -84,30 +84,36 @@ def one(found: Ground, asked: BuildStep, compat: Compat | None = None) -> Outloo
         pytest.param("peermem", "535.261.03", "6.1.0-56-amd64", "", WILL, id="535-6.1"),
         pytest.param("peermem", "535.309.01", "6.12.117+deb12-amd64", "", WILL, id="6.12"),
         pytest.param("peermem", "550.163.01", "6.12.107+deb13-amd64", "", WILL, id="550"),
-        pytest.param("peermem", "535.261.03", "6.17.2-1-amd64", "", UNKNOWN, id="newer"),
+        pytest.param("peermem", "535.261.03", "6.17.2-1-amd64", "", WILL, id="read-in-its-source"),
         pytest.param("peermem", "470.256.02", "6.12.1-amd64", "", UNKNOWN, id="old-driver"),
         pytest.param("peermem", "460.91.03", "5.10.0-1-amd64", "", WILL_NOT, id="no-peermem"),
         pytest.param("driver", "535.261.03", "6.1.0-50-amd64", "open", WILL, id="open-50"),
         pytest.param("driver", "535.261.03", "6.1.0-56-amd64", "open", WILL_NOT, id="open-56"),
         pytest.param("driver", "535.261.03", "6.1.0-56-amd64", "closed", UNKNOWN, id="closed"),
         pytest.param("driver", "535.309.01", "6.1.0-56-amd64", "closed", WILL, id="309"),
-        pytest.param("driver", "535.261.03", "6.1.0-1056-oem", "open", UNKNOWN, id="ubuntus"),
+        pytest.param("driver", "535.261.03", "6.1.0-1056-oem", "open", WILL, id="ubuntus"),
+        pytest.param("driver", "620.70.06", "6.8.0-90-generic", "open", UNKNOWN, id="newer"),
+        pytest.param("driver", "570.211.01", "6.12.100+deb13-amd64", "closed", WILL_NOT,
+                     id="a-point-release-took-it-back"),
+        pytest.param("driver", "550.163.01", "6.12.96+deb13-amd64", "open", WILL, id="before-it"),
+        pytest.param("driver", "580.126.20", "6.12.117+deb13-amd64", "open", WILL, id="knows-it"),
+        pytest.param("driver", "590.48.01", "6.19.7-arch1", "open", WILL_NOT, id="page-free"),
         pytest.param("driver", "580.65.06", "4.14.3", "open", WILL_NOT, id="below-floor"),
         pytest.param("driver", "550.54.14", "4.14.3", "open", UNKNOWN, id="above-old-floor"),
         pytest.param("ofed", "25.10-1.7.1", "5.14.0-687.1.1.el9_8.x86_64", "", WILL_NOT,
                      id="dpll"),
         pytest.param("ofed", "25.10-2.4.1", "5.14.0-687.1.1.el9_8.x86_64", "", WILL_NOT,
                      id="dpll-lts"),
-        pytest.param("ofed", "25.10-3.1.8", "5.14.0-687.1.1.el9_8.x86_64", "", UNKNOWN,
+        pytest.param("ofed", "25.10-3.1.8", "5.14.0-687.1.1.el9_8.x86_64", "", WILL,
                      id="dpll-mended-lts"),
         pytest.param("ofed", "26.01-1.0.0", "5.14.0-687.1.1.el9_8.x86_64", "", UNKNOWN,
                      id="dpll-nobody-told"),
-        pytest.param("ofed", "26.07-1.0.0", "5.14.0-687.1.1.el9_8.x86_64", "", UNKNOWN,
+        pytest.param("ofed", "26.07-1.0.0", "5.14.0-687.1.1.el9_8.x86_64", "", WILL,
                      id="dpll-mended"),
-        pytest.param("peermem", "535.261.03", "6.12.0-55.9.1.el10_0.x86_64", "", UNKNOWN,
+        pytest.param("peermem", "535.261.03", "6.12.0-55.9.1.el10_0.x86_64", "", WILL,
+                     id="not-by-a-build-on-debian"),
+        pytest.param("driver", "550.163.01", "6.12.0-211.33.1.el10_2.x86_64", "open", UNKNOWN,
                      id="seen-on-debian-alone"),
-        pytest.param("peermem", "550.163.01", "6.12.0-211.33.1.el10_2.x86_64", "", UNKNOWN,
-                     id="seen-on-debian-alone-550"),
         pytest.param("gdrdrv", "2.5", "6.1.0-56-amd64", "", UNKNOWN, id="no-table"),
     ],
 )  # fmt: skip
@@ -129,7 +135,7 @@ def test_a_point_release_that_broke_the_driver_is_named() -> None:
 
 
 def test_an_old_licence_is_told_and_decides_nothing() -> None:
-    found = one(ground("6.17.1-amd64"), step(Part.PEERMEM, "535.129.03", "6.17.1-amd64"))
+    found = one(ground("6.12.1-amd64"), step(Part.PEERMEM, "535.129.03", "6.12.1-amd64"))
     assert found.answer is CompileAnswer.UNKNOWN
     assert any("Linux-OpenIB" in each.found for each in found.reasons)
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from tests.evidence.board import BOARD, GPUS, HCAS, PORTS, REDIRECTS, Board, Registers, hca
-from tests.evidence.build import INFINIBAND, UP, groups, hca_lines, node
+from tests.evidence.build import GUEST_CPU, INFINIBAND, UP, groups, hca_lines, node
 from tests.evidence.frames import Override
 from toolkit.facts.node.node import Node
 from toolkit.features.predict.plan.totals import predict
@@ -126,6 +126,26 @@ def test_one_small_message_in_flight_is_limited_by_its_window() -> None:
     found = pair(BOARD, {}, NEAR, Load(size=4096, depth=1)).with_gdr
     assert found.limit == "message size and depth (4096 B, 1 in flight)"
     assert found.value == pytest.approx(0.63, abs=0.01)
+
+
+def test_a_small_message_through_host_memory_waits_for_the_launch_of_its_copies() -> None:
+    """4096 bytes every 19.3 us; from 1 MiB on a library cuts it, and launches are hidden."""
+    small = pair(BOARD, {}, NEAR, Load(size=4096)).without_gdr
+    assert small.limit == "copies through host memory, a launch for each message of 4096 B"
+    assert small.value == pytest.approx(4096 / 19.3e3, rel=0.01)
+    assert small.high > 10 * small.value  # where GPU memory is mapped there is none
+    large = pair(BOARD, {}, NEAR, Load()).without_gdr
+    assert large.limit == f"bounce through host memory, of {WIRE}"
+    assert large.value == pytest.approx(33.4, abs=0.1)
+
+
+def test_a_guest_posts_half_as_many_messages_a_second() -> None:
+    """0.35 us between two, not 0.15: seen only where they are small."""
+    load, guest = Load(size=64), {"cpu": GUEST_CPU}
+    assert pair(BOARD, {}, NEAR, load).with_gdr.value == pytest.approx(64 / 150, rel=0.01)
+    told = predict(Node(node({**guest}, board=BOARD)), load)
+    found = next(each for each in told.pairs if (each.gpu, each.hca) == NEAR)
+    assert found.with_gdr.value == pytest.approx(64 / 350, rel=0.01)
 
 
 def test_redirect_may_cost_a_shallow_queue_and_a_small_message_what_a_deep_one_hides() -> None:

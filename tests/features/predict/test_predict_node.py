@@ -192,8 +192,12 @@ def test_hcas_that_are_known_by_their_names_alone_are_cards_of_their_own() -> No
         "NIC Legend:\n  NIC0: mlx5_0\n  NIC1: mlx5_1\n"
     )
     frame = Frame("nvidia-topology", State.OK, "nvidia-smi topo -m", matrix)
-    total = of(Evidence({frame.key: frame}, complete=True)).total
+    found = of(Evidence({frame.key: frame}, complete=True))
+    total, one = found.total, found.nearest[0].collective
     assert total is not None
     assert total.hcas == ("mlx5_0", "mlx5_1")
     assert "card" not in total.with_gdr.limit
-    assert total.with_gdr.value == pytest.approx(47.5, abs=0.1)  # of both together
+    assert total.with_gdr.high == pytest.approx(2 * one.high)  # of both together
+    # Nothing tells their rate: a range without a middle, and what would narrow it.
+    assert (one.open, one.figure, total.with_gdr.open) == (True, "0.7-60 GB/s", True)
+    assert any("--what-if rate=400 narrows it" in each for each in found.notes)

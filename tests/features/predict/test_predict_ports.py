@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from tests.evidence.build import node
+from tests.evidence.build import GUEST_CPU, node
 from tests.evidence.frames import ABSENT, DENIED, Override
 from tests.evidence.healthy_fabric import devinfo
 from toolkit.compat.throughput import Range, constants
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.devices import Port, RdmaDevice
 from toolkit.throughput.inputs import HcaWire
-from toolkit.throughput.model import Layer2
+from toolkit.throughput.model import Layer2, Poster
 from toolkit.throughput.ports import HcaKind, no_port_up, packet_of, wire_of
 
 C = constants()
@@ -27,6 +27,7 @@ CX7, NOBODY = HcaKind((0x15B3, 0x1021)), HcaKind((0x1234, 0x5678))
 CARRIES_NOTHING = (
     "no port of mlx5_0 is up, so that it carries nothing now: told is its kind's rate at most"
 )
+ANY_RATE = "25 to 800 Gb/s, as HCAs of any kind have; --what-if rate=400 narrows it"
 
 
 def hca(*ports: Port, netdevs: tuple[str, ...] = ("ens1np0",)) -> RdmaDevice:
@@ -59,7 +60,8 @@ def found(
             id="down",
         ),
         pytest.param(
-            hca(DOWN), NOBODY, (Range(200, 25, 800), "Ethernet", ANY_MTU), [CARRIES_NOTHING],
+            hca(DOWN), NOBODY, (Range(200, 25, 800), "Ethernet", ANY_MTU),
+            [CARRIES_NOTHING.replace("its kind's rate at most", ANY_RATE)],
             id="down-of-a-kind-that-nobody-knows",
         ),
         pytest.param(
@@ -72,7 +74,7 @@ def found(
         ),
         pytest.param(
             None, HcaKind(), (Range(200, 25, 800), "", ANY_MTU),
-            ["no port of the HCA was read: its kind's rate at most"], id="nothing-at-all",
+            [f"no port of the HCA was read: {ANY_RATE}"], id="nothing-at-all",
         ),
         pytest.param(
             None, HcaKind((0x15B3, 0x1021), 100.0), (EXACT(100), "", ANY_MTU),
@@ -91,7 +93,21 @@ def found(
 def test_the_fastest_port_that_is_up_else_what_its_kind_has_at_most(
     device: RdmaDevice | None, kind: HcaKind, wire: tuple[Range, str, Range], notes: list[str]
 ) -> None:
-    assert found(device, kind) == (HcaWire(wire[0], Layer2(wire[1]), wire[2]), notes)
+    guessed = wire[0].value == 200 and wire[0].low < 200
+    expected = HcaWire(wire[0], Layer2(wire[1]), wire[2], guessed=guessed)
+    assert found(device, kind) == (expected, notes)
+
+
+def test_who_posts_and_what_the_maker_s_protocol_is() -> None:
+    """A guest's doorbell is slow, Broadcom's gap adds to the bytes, EFA's datagrams take longer."""
+    broadcom, efa = HcaKind((0x14E4, 0x1750)), HcaKind((0x1D0F, 0xEFA0))
+    guest: dict[str, Override] = {"cpu": GUEST_CPU}
+    kinds: list[tuple[HcaKind, dict[str, Override]]]
+    kinds = [(CX7, {}), (CX7, guest), (broadcom, guest), (efa, guest)]
+    told = [found(hca(UP), kind, frames)[0] for kind, frames in kinds]
+    assert [(each.poster, each.datagrams) for each in told] == [
+        (Poster.CORE, False), (Poster.GUEST, False), (Poster.BROADCOM, False), (Poster.GUEST, True),
+    ]  # fmt: skip
 
 
 MUTE = replace(UP, active_mtu=0)

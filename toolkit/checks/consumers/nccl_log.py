@@ -80,8 +80,10 @@ def _by_channels(
         return passed(found, details=(*by_device(edges), *details))
     if all(each.direction is Direction.SEND for each in off) and len(off) < len(edges):
         return _sends(node, want, told, (edges, off))
+    sockets = all(each.network == "Socket" for each in off)
+    way = "go by TCP sockets, not by RDMA" if sockets else "go through host memory"
     return failed(
-        f"{len(off)} of {len(edges)} network channels go through host memory",
+        f"{len(off)} of {len(edges)} network channels {way}",
         expected="the suffix /GDRDMA on each",
         hint=_way_out(told),
         details=(*by_device(edges), *details, *_reasons(told)),
@@ -207,16 +209,42 @@ _TELLING = frozenset(
 )
 
 
+# What the status of a completion means: linux-rdma/rdma-core libibverbs/verbs.h, ibv_wc_status.
+OF_STATUS = {
+    4: "local protection error: the HCA may not reach the memory (ACS, or a translating IOMMU)",
+    5: "flushed, for an earlier failure: look for the first, perhaps in another rank's log",
+    10: "remote access error: the HCA there may not reach the memory that it was offered",
+    11: "remote operation error: the HCA there could not write (ACS, or a translating IOMMU)",
+    12: "retries exceeded: GIDs that do not reach each other (NCCL_IB_GID_INDEX), cable, fabric, "
+    "or an end that went away",
+    13: "the receiver was not ready in time: congestion, or an end that hangs",
+}
+_STATUS = re.compile(r"Got completion .*?with (?:error |status=)(\d+)")
+# The step that follows from a line of trouble: the first that is found.
+_STEPS = (
+    (
+        r"NET/OFI.*register",
+        "the EFA installer and aws-ofi-nccl that fit this NCCL; see efa.peermem",
+    ),
+    (r"fi_getinfo", "fi_info -p efa there: are the devices in the container (ctr.rdma_devices)?"),
+    (r"Cannot allocate memory", "ulimit -l in the job, and in its container (rdma.memlock)"),
+    (r"not found", "install the network plugin that NCCL_NET names, or unset NCCL_NET"),
+    (r"No device found", "see rdma.devices; NCCL_IB_HCA and NCCL_IB_DISABLE of the job"),
+)
+
+
 def _way_out(told: NcclLog) -> str:
     """The step that follows from the log alone."""
     if any(each.name.startswith(tuple(_IMPOSSIBLE)) for each in told.devices):
         return "an HCA whose driver can register GPU memory"
-    if any("NET/OFI" in each and "register" in each for each in told.troubles):
-        return "the EFA installer and aws-ofi-nccl that fit this NCCL; see efa.peermem"
-    if any("not found" in each for each in told.troubles):
-        return "install the network plugin that NCCL_NET names, or unset NCCL_NET"
-    if any("No device found" in each for each in told.troubles) or "Socket" in told.networks:
-        return "see rdma.devices; NCCL_IB_HCA and NCCL_IB_DISABLE of the job"
+    for status in filter(None, map(_STATUS.search, told.troubles)):
+        if int(status[1]) in OF_STATUS:
+            return OF_STATUS[int(status[1])]
+    for shape, step in _STEPS:
+        if any(re.search(shape, each) for each in told.troubles):
+            return step
+    if "Socket" in {*told.networks, *(edge.network for edge in told.edges)}:
+        return _STEPS[-1][1]
     if any(each.distance is not None and not each.enabled for each in told.decisions):
         return "an HCA at the GPU's switch; NCCL_NET_GDR_LEVEL=SYS allows it anywhere, for a test"
     return "see path.selected, and consumer.too_old for the library in the job's container"

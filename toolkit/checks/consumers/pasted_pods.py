@@ -96,6 +96,13 @@ def _plugin(node: Node) -> Finding | None:
             expected="a device for each resource that it is configured with",
             hint="the driver's pod first (mofed, nvidia-driver); then the selectors of its "
             "configuration against lspci -nn and ibdev2netdev of the node",
+            details=log.left_out,
+        )
+    if log.left_out and not log.offered:
+        return unknown(
+            f"the device plugin leaves out {len(log.left_out)} that match: {log.left_out[0]}",
+            hint="are they bound to a driver, and RDMA devices (rdma link)? else narrow the "
+            "selectors",
         )
     words = f"the device plugin offers {', '.join(log.offered)}" if log.offered else ""
     return unknown(

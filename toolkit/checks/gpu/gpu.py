@@ -26,6 +26,10 @@ ENABLED = "Enabled"
 MIG_LOSES = "GPUDirect RDMA works for each instance; instances have no peer-to-peer among them"
 # TITAN stands with GeForce: GPUDirect RDMA is for data-centre and professional products.
 _CONSUMER = re.compile(r"\b(GeForce|TITAN)\b", re.IGNORECASE)
+NEVER = (
+    "on these the kernel driver refuses peermem, and libcuda the export of a dma-buf: "
+    "no setting of the node changes that"
+)
 
 
 @check(
@@ -60,18 +64,22 @@ def gpu_class(node: Node, want: Want) -> Finding:
     return _by_name(node, doubtful)
 
 
+def for_consumers(name: str) -> bool:
+    """Whether a GPU of this name is one to which NVIDIA gives no GPUDirect RDMA."""
+    return _CONSUMER.search(name) is not None
+
+
 def _by_name(node: Node, doubtful: list[str]) -> Finding:
     """GPUs whose chip is sold as GeForce too."""
     if node.no_driver:
         return not_applicable(f"{NOT_LOADED}, which tells the names of the GPUs")
     count, names = len(node.gpu_chips), {row.address: row.name for row in node.gpu_rows}
-    consumer = [address for address in doubtful if _CONSUMER.search(names.get(address, ""))]
+    consumer = [address for address in doubtful if for_consumers(names.get(address, ""))]
     if consumer:
         return failed(
             f"{len(consumer)} of {count} GPUs: {names[consumer[0]]}",
             expected="data-centre or professional GPUs",
-            hint="on these the kernel driver refuses peermem, and libcuda the export of a dma-buf: "
-            "no setting of the node changes that",
+            hint=NEVER,
             details=tuple(f"{address}: {names[address]}" for address in consumer),
         )
     if unnamed := [a for a in doubtful if not names.get(a) or is_error(names[a])]:

@@ -85,6 +85,8 @@ def stub(node: Node, want: Want) -> Finding:
             "a stub: modinfo says that it depends on nothing",
             expected=f"depends on nvidia and on the module that exports {REGISTER}",
         )
+    if node.peermem_said and "ib_" in node.peermem_said:
+        return passed(f"modinfo says that it depends on {node.peermem_said}")
     if node.peermem_chosen is None:
         return not_applicable("no nvidia-peermem on disk; see peermem.file")
     found = obstacles.stub(node, node.peermem_chosen)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.modules.fixes import reload
@@ -19,6 +21,9 @@ from toolkit.facts.rdma.registration import (
 )
 from toolkit.plural import counted
 from toolkit.want import PeerPath, Want
+
+if TYPE_CHECKING:  # its reader is imported where such a log was given
+    from toolkit.facts.rdma.verbs_log import VerbsTrouble
 
 NOT_TRIED = "not tried: verify --register"
 _SOURCE = (
@@ -196,3 +201,55 @@ def _farther(wrong: list[tuple[str, str, str]], far: list[GpuHca]) -> Iterator[s
         gpu, hca, why = wrong[0]
         many = len({(g, h) for g, h, _ in wrong})
         yield f"without a common switch {many} of {len(far)} refuse, such as {gpu} {hca}: {why}"
+
+
+_REFUSED = re.compile(r"\b(?:erdma|infiniband)\b.*: ERROR: Out of (?:mr size|MRs): ")
+# By what a program told of the reason.
+_WAYS_OUT = {
+    "Bad address": "memory of a GPU: is nvidia-peermem loaded, or does the program use dma-buf?",
+    "Cannot allocate memory": "ulimit -l in the job, and in its container (rdma.memlock)",
+    "": "is nvidia-peermem loaded (peermem.loaded), or does the GPU give dma-buf (dmabuf.gpu)?",
+}
+
+
+@check(
+    "rdma.registration",
+    impact=Impact.BROKEN,
+    needs_gpu=False,
+    source="Linux, drivers/infiniband/hw/erdma/erdma_verbs.c, erdma_reg_user_mr; openucx/ucx "
+    "src/uct/ib/base/ib_md.c; NVIDIA/nvshmem src/modules/transport",
+    fix="register less at once, or in parts: the limit is the adapter's (ibv_devinfo -v, "
+    "max_mr_size); neither memlock nor a module of peer memory mends it",
+)
+def refused(node: Node, want: Want) -> Finding:
+    """No RDMA driver has logged that it refused memory for being more than the adapter takes.
+
+    Most drivers refuse without a word; erdma says so, with its limit. A size of 0 stands for one
+    that the caller gave wrong. Logs of UCX, NVSHMEM and others, given as text, tell what was
+    refused to them.
+    """
+    told = [each for each in node.verbs_troubles if each.of_memory]
+    if told:
+        return _refused_to_programs(told)
+    lines = [line for line in node.dmesg if _REFUSED.search(line)]
+    if not lines and not any(each.driver == "erdma" for each in node.hcas):
+        return not_applicable("no HCA whose driver logs what it refuses")
+    if not lines:
+        return passed(f"none refused {node.log_reaches}")
+    first = lines[0]
+    return failed(
+        first[first.index("ERROR: ") :].removeprefix("ERROR: "),
+        expected="registrations within the adapter's limit",
+        details=tuple(lines[:3]),
+    )
+
+
+def _refused_to_programs(told: list[VerbsTrouble]) -> Finding:
+    """The first that a program could not register: what failed afterwards may follow from it."""
+    first, *others = told
+    return failed(
+        first.words,
+        expected="memory that the HCA takes",
+        hint=_WAYS_OUT[first.errno],
+        details=tuple(each.words for each in others[:3]),
+    )

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from toolkit.checks.check import Finding, Status, failed, unknown
+from toolkit.checks.consumers.nccl_log import OF_STATUS
+from toolkit.checks.gpu.gpu import NEVER, for_consumers
 from toolkit.checks.traffic.ports import RATES, by_path, named, pairs_told, wire_told
 from toolkit.checks.traffic.verdict import Goal, together, weigh
 from toolkit.compat.throughput import constants
@@ -17,6 +19,7 @@ from toolkit.facts.rdma.perftest import Bandwidth, Memory, PerftestRun
 from toolkit.facts.rdma.perftest_text import PerftestSaid
 from toolkit.facts.rdma.perftest_trouble import PerftestTrouble, Why
 from toolkit.facts.rdma.ucx_perf import UcxPerf
+from toolkit.facts.rdma.verbs_log import Trouble
 from toolkit.throughput.estimate import Estimate
 from toolkit.throughput.host import host_bandwidth, host_bound
 from toolkit.throughput.inputs import HcaWire, Load
@@ -28,10 +31,11 @@ _SHORT = (
 _SOFTWARE = ("rxe", "siw")
 _LARGE = 1 << 20  # bytes from which a library's own costs no longer count
 _FIXED = (Why.PEERMEM, Why.DMABUF, Why.GPU_DMABUF)  # GPU memory cannot be registered
-_OF_STATUS = {
-    4: "local protection error: the HCA may not reach the memory (ACS, or a translating IOMMU)",
-    10: "remote access error: the other end offered less memory; give both ends the same -s or -a",
-    12: "retries exceeded: cable, fabric, or an end that went away",
+_WAYS_OUT = {
+    Trouble.CONNECT: "do the ports reach each other? their state, MTU and GIDs (rdma.port, "
+    "roce.gid); NVSHMEM_IB_GID_INDEX of the job",
+    Trouble.QUEUES: "may the job use them? /dev/infiniband and CAP_IPC_LOCK in its container; "
+    "for IBGDA see nvshmem's checks",
 }
 
 
@@ -63,13 +67,18 @@ def judge(node: Node) -> Finding:
     findings = [_of_perftest(node, each) for each in node.perftest_runs]
     if node.ucx_run is not None:
         findings.append(_of_ucx(node, node.ucx_run))
+    findings += [
+        unknown(f"it ended amid: {each.words}", hint=_WAYS_OUT[each.trouble])
+        for each in node.verbs_troubles
+        if not each.of_memory
+    ]
     return together(findings)
 
 
 def _of_perftest(node: Node, said: PerftestSaid) -> Finding:
     run, trouble = said.run, said.trouble
     if trouble is not None and (run is None or trouble.why is Why.COMPLETION):
-        return _broke_off(run, trouble)
+        return _broke_off(run, trouble, said.gpu_name)
     if run is None or not run.bandwidths:
         return unknown("a latency test: nothing of its bandwidth", hint="ib_write_bw -a, both ends")
     if run.memory is Memory.MANAGED:
@@ -97,17 +106,20 @@ def _measured(run: PerftestRun, *, gpu: bool) -> _Measured:
     )
 
 
-def _broke_off(run: PerftestRun | None, trouble: PerftestTrouble) -> Finding:
+def _broke_off(run: PerftestRun | None, trouble: PerftestTrouble, gpu_name: str) -> Finding:
     rows: tuple[Bandwidth, ...] = run.bandwidths if run is not None else ()
     reached = max((each.average for each in rows), default=0.0)
     before = f"; {reached:.1f} GB/s before" if reached else ""
+    if trouble.why in _FIXED and for_consumers(gpu_name):
+        expected = "a data-centre or professional GPU"
+        return failed(f"{trouble}, of {gpu_name}", expected=expected, hint=NEVER)
     if trouble.why in _FIXED:
         return failed(
             f"{trouble}",
             expected="GPU memory that the HCA can register",
             hint="see path.selected, and perftest.path for the tool",
         )
-    hint = _OF_STATUS.get(trouble.completion, "run it again, both ends with the same options")
+    hint = OF_STATUS.get(trouble.completion, "run it again, both ends with the same options")
     return unknown(f"it ended amid: {trouble}{before}", hint=hint)
 
 

@@ -48,7 +48,7 @@ _PAIR = re.compile(
 _DISTANCE = re.compile(r"distance (\d+) (?:<=|<|>=|>) (\d+)")
 _GDR = r"(/GDRDMA)?(\(PCI\))?(?:/Shared)?(?:/Flush)?\s*$"
 _EDGE = re.compile(
-    r"(?:Channel|Ring) \d+(?:/\d+)? : (\d+)(?:\[\w+\])? -> (\d+)(?:\[\w+\])? "
+    r"(?:(?:Channel|Ring) \d+(?:/\d+)? : |^\s*)(\d+)(?:\[\w+\])? -> (\d+)(?:\[\w+\])? "
     r"\[(send|receive)\] via NET/(.+)/(\d+)(?:\((\d+)\))?" + _GDR
 )
 _COLLECTIVE = re.compile(

@@ -26,15 +26,12 @@ if TYPE_CHECKING:  # a parser is imported where its text was given: no node that
     from toolkit.facts.rdma.mlxlink import Link, PcieLink
     from toolkit.facts.rdma.perftest_text import PerftestSaid
     from toolkit.facts.rdma.ucx_perf import UcxPerf
+    from toolkit.facts.rdma.verbs_log import VerbsTrouble
 
 _DEVICE = r" (?:-d|--device)[ =]?(\S+)"
 _INTERFACE = r" (?:-i|--interface)[ =]?(\S+)"
 _COUNTED = r" ethtool (?:-S|--statistics) (\S+)"
-_UCX_LOG = "ucx-log"
-# openucx/ucx src/uct/ib/base/ib_md.c, uct_ib_reg_mr and uct_ib_md_print_mem_reg_err_msg.
-_UCX_REFUSED = re.compile(
-    r"UCX +(?:ERROR|DIAG) +(ibv_\w*reg\w*mr\b.* failed: .*?)[ \t]*$", re.MULTILINE
-)
+_VERBS_LOGS = ("ucx-log", "verbs-log")
 _FIRMWARE = "mlxfwmanager"
 _OF_CONTAINERS = (
     *("kubectl-pod", "kubectl-pods", "kubectl-node", "container-inspect"),
@@ -87,9 +84,14 @@ class ToldPorts(Reading):
         return parse_limits(self._text(key), self.sources.source(key).partition(IMPORTED)[0])
 
     @fact
-    def ucx_refused(self) -> tuple[str, ...]:
-        """What UCX logged of memory that it could not register."""
-        return tuple(_UCX_REFUSED.findall(self._text(_UCX_LOG))) if self._given(_UCX_LOG) else ()
+    def verbs_troubles(self) -> tuple[VerbsTrouble, ...]:
+        """Calls of verbs that failed, by logs of UCX, NVSHMEM and others; none without a log."""
+        given = [key for key in _VERBS_LOGS if self._given(key)]
+        if not given:
+            return ()
+        from toolkit.facts.rdma.verbs_log import parse_verbs_log  # noqa: PLC0415 see above
+
+        return tuple(each for key in given for each in parse_verbs_log(self._text(key)))
 
     @fact
     def cards(self) -> tuple[Card, ...]:

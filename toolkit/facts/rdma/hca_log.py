@@ -84,6 +84,13 @@ _COMMAND = re.compile(
     re.IGNORECASE,
 )
 _ASYNC = re.compile(r"\b(async reg mr) failed\. status (-\d+)")
+# efa_com_cmd.c and bnxt_re's ib_verbs.c; EFA names the command, and then the memory in a line more.
+_NAMED = re.compile(
+    r"(?<=Failed to )(?:process command (?:REG_MR|CREATE_(?:QP|CQ|AH)|ALLOC_PD) \(opcode \d+\)"
+    r"|register (?:user )?mr\b).*",
+    re.IGNORECASE,
+)
+_REFUSED = (_COMMAND, _ASYNC, _NAMED)
 _INTERNAL = 1  # MLX5_CMD_STAT_INT_ERR
 
 
@@ -115,7 +122,7 @@ def refused_commands(lines: Iterable[str]) -> tuple[Trouble, ...]:
     told = []
     for line in lines:
         found = _LINE.search(line)
-        said = found and (_COMMAND.search(found[3]) or _ASYNC.search(found[3]))
+        said = found and next(filter(None, (each.search(found[3]) for each in _REFUSED)), None)
         if found and said:
             named = _RDMA_NAME.search(line)
             device = normal_address(found[2]) if found[2] else named[1] if named else ""

@@ -27,6 +27,7 @@ _GIGA = 1e9
 _IN_JSON = re.compile(r'"test_info"\s*:\s*\{')
 _VALUE = re.compile(r'"([\w.]+)"\s*:\s*"?([^",\n{}]+?)"?\s*(?=[,\n}])')
 _TABLE = re.compile(r"^\s*#bytes\s", re.M)
+_GPU_NAME = re.compile(r"^\[pid = \d+, dev = \d+\] device name = \[([^\]\n]+)\]", re.M)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class PerftestSaid:
     run: PerftestRun | None  # None where it came to no table
     trouble: PerftestTrouble | None  # None where it says of none
     told_memory: bool  # whether it says that its buffers lay in GPU memory, or a command does
+    gpu_name: str = ""  # "NVIDIA GeForce RTX 4090"; "" where it does not tell
 
 
 def parse_perftest(text: str, command: str = "") -> tuple[PerftestSaid, ...]:
@@ -72,15 +74,18 @@ def _said(part: str, command: str) -> PerftestSaid:
         return PerftestSaid(run, None, run.memory is not Memory.HOST or "--use_cuda" in command)
     trouble = parse_perftest_trouble(part)
     said = None if trouble.why is Why.OTHER else trouble
+    named = _GPU_NAME.search(part)
+    gpu_name = named[1] if named else ""
     if said is not None and not _TABLE.search(part):
-        return PerftestSaid(None, said, told_memory=False)
+        return PerftestSaid(None, said, told_memory=False, gpu_name=gpu_name)
     try:
         run = parse_table(part)
     except Unparsable:
         if said is None:
             raise
-        return PerftestSaid(None, said, told_memory=False)
-    return PerftestSaid(run, said, run.memory is not Memory.HOST or "--use_cuda" in command)
+        return PerftestSaid(None, said, told_memory=False, gpu_name=gpu_name)
+    told = run.memory is not Memory.HOST or "--use_cuda" in command
+    return PerftestSaid(run, said, told, gpu_name)
 
 
 def _of_json(part: str) -> PerftestRun:

@@ -11,9 +11,32 @@ dresses letters, as colours do, stays in the evidence (``imports.plain``).
 from __future__ import annotations
 
 import re
+from html import unescape
+from itertools import groupby
+from textwrap import dedent
+
+from toolkit.facts.kinds import recognise
 
 _QUOTED = re.compile(r"^[ \t]{0,3}>(?: |(?=\t)|(?=>)|$)")
 _FENCE = re.compile(r"^\s{0,3}(?:```|~~~)[\w+-]*\s*$")
+_CODE = re.compile(r"^`(?=[^`]+`$)|(?<=[^`])`$")  # a line that is code, within its text
+EDGE = "\x1e"  # a line of its own where code among prose begins or ends
+_NUMBERS = re.compile(r" *\d+\t")
+_BARS = re.compile(r"\|(?: |$)")
+# What stands before each line where a tool numbered it, or said when and by which stream it came:
+# coreutils src/cat.c; kubernetes pkg/kubelet/kuberuntime/logs, whose times have nine decimals.
+_MARGINS = (
+    re.compile(
+        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}(?:Z|[+-]\d\d:\d\d) (?:std(?:out|err) [FP] )?"
+    ),
+    _NUMBERS,
+    _BARS,
+)
+_ENTITY = re.compile(r"&(?:#\d{2,4}|#x[0-9a-fA-F]{2,4}|lt|gt|amp|quot|apos|nbsp);")
+_LINES_SHOWN = re.compile(r"(?:\\r)?\\n")  # of a string in JSON or in a program's listing
+_ESCAPE_SHOWN = re.compile(r"\\(?:x1[bB]|u001[bB]|033)")
+_INDENT = " " * 4  # of a block of code in Markdown
+_MANY = 3
 _SHOWN_ESCAPE = re.compile(r"\^\[\[[0-9;?]*[A-Za-z]")  # as cat -v and some pagers print it
 _ENDS = re.compile(r"\r+\n")
 _STRAIGHT = str.maketrans("\u2018\u2019\u201c\u201d", "''\"\"")
@@ -26,6 +49,7 @@ def undressed(text: str) -> str:
     text = _ENDS.sub("\n", text.removeprefix("\ufeff")).translate(_STRAIGHT)
     if "^[[" in text:
         text = _SHOWN_ESCAPE.sub("", text)
+    text = _without_margin(_as_typed(text))
     for _ in range(_DEEP):
         lines = text.split("\n")
         quoted = [bool(_QUOTED.match(line)) for line in lines]
@@ -60,4 +84,74 @@ def _few(lines: list[str]) -> bool:
 
 
 def _without_fences(text: str) -> str:
-    return "\n".join(line for line in text.split("\n") if not _FENCE.match(line))
+    """The text with EDGE where code begins and ends; what is glued to a fence stays."""
+    lines = []
+    for line in text.split("\n"):
+        if _FENCE.match(line):
+            lines.append(EDGE)
+        elif line.startswith("```"):
+            lines += [EDGE, line.lstrip("`")]
+        elif line.rstrip().endswith("```"):
+            lines += [line.rstrip().rstrip("`"), EDGE]
+        else:
+            lines.append(_CODE.sub("", line))
+    return "\n".join(lines)
+
+
+def _as_typed(text: str) -> str:
+    """The text of a page's source, or of one string that a program listed."""
+    if _ENTITY.search(text) and not text.lstrip().startswith("<"):
+        text = unescape(text)
+    bare = text.strip()
+    ends = len(_LINES_SHOWN.findall(bare)) if "\n" not in bare else 0
+    if ends >= _MANY or (ends and bare[0] == bare[-1] and bare[0] in "\"'"):
+        text = _LINES_SHOWN.sub("\n", bare.strip("\"'")).replace("\\t", "\t") + "\n"
+        text = _ESCAPE_SHOWN.sub("\x1b", text)
+    return text
+
+
+def _without_margin(text: str) -> str:
+    """Without what stands before every line, and without the indent of code among prose."""
+    lines = [line for line in text.split("\n") if line.strip()]
+    for margin in _MARGINS:
+        if lines and all(map(margin.match, lines)) and _is_margin(margin, lines):
+            return "\n".join(margin.sub("", line, count=1) for line in text.split("\n"))
+    indented = any(line.startswith(_INDENT) for line in lines)
+    return "\n".join(_unindented(text.split("\n"))) if indented else text
+
+
+def _is_margin(margin: re.Pattern[str], lines: list[str]) -> bool:
+    """Whether numbers are those of lines, and bars no table's."""
+    if margin is _NUMBERS:
+        return [int(line.split()[0]) for line in lines[:_MANY]] == [1, 2, 3][: len(lines)]
+    return margin is not _BARS or not all(line.rstrip().endswith("|") for line in lines)
+
+
+def _unindented(lines: list[str]) -> list[str]:
+    """The lines, with what is indented as a whole between blank lines brought back.
+
+    Heads of some tools are indented themselves: what is then no tool's stays as it is.
+    """
+    if all(map(_shifted, lines)) and recognise("\n".join(lines)):
+        return lines
+    found: list[str] = []
+    for inner, group in groupby(range(len(lines)), key=lambda at: _shifted(lines[at])):
+        at = list(group)
+        told = lines[at[0] : at[-1] + 1]
+        alone = not at[0] or not told[0].strip()
+        ended = at[-1] + 1 == len(lines) or not told[-1].strip()
+        found += _brought_back(told) if inner and alone and ended else told
+    return found
+
+
+def _shifted(line: str) -> bool:
+    return not line.strip() or line.startswith(_INDENT)
+
+
+def _brought_back(told: list[str]) -> list[str]:
+    """Lines without the indent that all have, where that makes them a tool's."""
+    brought = dedent("\n".join(told))
+    lines = brought.split("\n")
+    if recognise(brought) is None:
+        return told
+    return [EDGE, *lines, EDGE]

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.kinds import BY_NAME, Kind, commanded, known_kinds, parted, plain, recognise
-from toolkit.facts.text.dressed import undressed
+from toolkit.facts.text.dressed import EDGE, undressed
 
 # "# lspci", "+ lspci", "=== lspci ===": each also opens or rules off what is no command.
 _MARKED = re.compile(r"^\s*(?:#+|\++|%|[=*-]{2,})\s*([^\s#+%=*-].*?)(?:\s*[=*-]{2,})?\s*$")
@@ -56,6 +56,7 @@ class Said:
     ruled: bool = False  # whether it is a section of a report, which says of each what it is
     by_root: bool = False  # whether a "#" prompted for it
     followed: bool = False  # by another command or a prompt: it was not cut at its end
+    loose: bool = False  # whether it begins where code among prose does, and not at a prompt
 
 
 @dataclass(slots=True)
@@ -65,6 +66,7 @@ class _Open:
     ruled: bool = False
     ended: bool = False  # by the next prompt: where nothing stands between, nothing was printed
     by_root: bool = False
+    loose: bool = False
 
     @property
     def tells(self) -> bool:
@@ -79,7 +81,8 @@ class _Open:
         return writes_control(self.command)
 
     def told(self, *, followed: bool) -> Said:
-        return Said(self.command, "\n".join(self.lines), self.ruled, self.by_root, followed)
+        text = "\n".join(self.lines)
+        return Said(self.command, text, self.ruled, self.by_root, followed, self.loose)
 
 
 def is_report(text: str) -> bool:
@@ -94,7 +97,12 @@ def said(text: str) -> list[Said]:
     first line does with whatever stands behind it.
     """
     parts = _sections(text) if is_report(text) else _prompted(text)
-    return [each.told(followed=each is not parts[-1]) for each in parts if each.tells]
+    behind = [not each.loose for each in parts[1:]] + [False]
+    return [
+        each.told(followed=prompted)
+        for each, prompted in zip(parts, behind, strict=True)
+        if each.tells
+    ]
 
 
 def _prompted(text: str) -> list[_Open]:
@@ -102,7 +110,10 @@ def _prompted(text: str) -> list[_Open]:
     for number, line in enumerate(text.split("\n")):
         typed = plain(line)
         prompt = prompt_of(typed)
-        if prompt is not None:
+        if line == EDGE:
+            if not parts[-1].command or any(each.strip() for each in parts[-1].lines):
+                parts.append(_Open("", loose=True))
+        elif prompt is not None:
             parts[-1].ended = True
             before = typed.rstrip().removesuffix(prompt.command).rstrip()
             parts.append(_Open(prompt.command, by_root=before.endswith("#")))
@@ -172,7 +183,8 @@ def frames_of(text: str, source: str, kind: Kind | None = None) -> list[Frame]:
                     continue
                 answers.clear()
             whole = part.command and part.followed and name in _ENDLESS
-            answers[part.command + _FOLLOWED if whole else part.command] = body
+            before = _ended(answers.get("", "")) if part.loose else ""
+            answers[part.command + _FOLLOWED if whole else part.command] = before + body
             if name in _TALKS:
                 talks.setdefault(name, []).append((part.command, _typed(part) + _ended(body)))
     for name, answers in texts.items():

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from toolkit.cli.options import BMC, HOSTS, REACH, WANT, Option, Said
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, UsageError, code_of, worst
-from toolkit.features.bios.plan_reading import KEPT, BiosOutcome, BiosReading
+from toolkit.features.bios.plan_reading import BiosOutcome, BiosReading
 from toolkit.features.bios.plan_wishes import BiosWish, BlockKind, read_asked
 from toolkit.features.bios.run import BiosRun, kept_by, roll_out_bios
 from toolkit.features.bios.run_look import BiosQuery, look_all
@@ -18,6 +18,7 @@ from toolkit.features.bios.show import changed_lines, document, looked_lines, pl
 from toolkit.hosts.host import fold, select
 from toolkit.redfish.fleet import open_bmcs
 from toolkit.report.document import dumps
+from toolkit.rollout.events import KEPT
 from toolkit.rollout.history import read_run
 from toolkit.rollout.run import Rolled
 from toolkit.ssh.pool import NotBegun, broken_off

@@ -167,9 +167,6 @@ class BiosOutcome:
         return set(self.after.plan.blocked) <= set(self.before.plan.blocked)
 
 
-KEPT = "kept"  # the journal's word for such an event
-
-
 @dataclass(frozen=True, slots=True)
 class KeptAttribute:
     """One attribute as it was."""

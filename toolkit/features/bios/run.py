@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 
 from toolkit.errors import Outcome, UsageError
 from toolkit.features.bios.plan_reading import (
-    KEPT,
     BiosOutcome,
     BiosReading,
     KeptBios,
@@ -21,6 +20,7 @@ from toolkit.features.bios.plan_wishes import BiosWish, BlockKind
 from toolkit.features.bios.run_look import BiosQuery, Reach
 from toolkit.features.bios.run_reset import Consent
 from toolkit.features.bios.run_turn import BiosWork
+from toolkit.rollout.events import KEPT
 from toolkit.rollout.history import PastRun
 from toolkit.rollout.journal import Event, JournalError
 from toolkit.rollout.plan.batches import Phase, Standing

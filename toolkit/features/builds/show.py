@@ -234,7 +234,8 @@ def _outlook_lines(outlook: Outlook, paint: Painter) -> list[str]:
     answer = paint(str(outlook.answer), _ANSWER_INK[outlook.answer])
     lines = [f"  {clean(outlook.part)} {clean(outlook.package)}".rstrip() + f": {answer}"]
     for each in outlook.reasons:
-        lines.append(f"    {clean(each.found)} ({clean(each.source)}; {each.confidence})")
+        basis = f"{each.basis}: " if each.basis else ""
+        lines.append(f"    {clean(each.found)} ({basis}{clean(each.source)}; {each.confidence})")
         if each.hint:
             lines.append(f"    next: {clean(each.hint)}")
     return lines
@@ -260,7 +261,7 @@ def preflight_document(
 
 def _reason_json(reason: Reason) -> Json:
     answer = reason.answer.value if reason.answer else ""
-    return {"answer": answer, **picked(reason, "found source confidence next=hint")}
+    return {"answer": answer, **picked(reason, "found basis source confidence next=hint")}
 
 
 CACHED_SCHEMA = "gdr-toolkit/build-cached/1"

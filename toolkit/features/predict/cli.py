@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from toolkit.checks.check import Status
 from toolkit.cli.options import HOSTS, REACH, SAVED, Option, Said
 from toolkit.cli.verb import verb
 from toolkit.compat.throughput import constants
 from toolkit.errors import ExitCode, ToolkitError, UsageError, worst
 from toolkit.evidence import Evidence
+from toolkit.facts.nccl.inspector import CommunicatorRun
 from toolkit.facts.node.node import Node
+from toolkit.features.predict.plan.jobs import (
+    JobVerdict,
+    job_node,
+    judge_job,
+)
 from toolkit.features.predict.plan.quoted import quoted
 from toolkit.features.predict.plan.totals import (
+    NodeInputs,
     Prediction,
     Return,
     TrainingJob,
@@ -28,6 +37,8 @@ from toolkit.features.predict.plan.what_if import WhatIf, parse_wishes, with_wis
 from toolkit.features.predict.show import (
     SCHEMA,
     as_json,
+    job_json,
+    job_text,
     quoted_json,
     quoted_text,
     return_json,
@@ -43,6 +54,7 @@ from toolkit.verbs.doctor import gather
 from toolkit.verbs.saved import read_saved
 
 _SIZE = {"": 0, "K": 10, "M": 20, "G": 30}
+_CODES = {Status.FAIL: ExitCode.FAILED, Status.UNKNOWN: ExitCode.UNKNOWN}
 _MOST = 1 << 40  # bytes of a message, messages of a queue: beyond it is a slip
 
 
@@ -62,6 +74,7 @@ class NodeForecast:
     name: str
     now: Prediction
     wished: Prediction | None  # None where nothing was wished
+    told: NodeInputs  # as wished, where something was
 
 
 @verb(
@@ -75,6 +88,10 @@ class NodeForecast:
         Option("nodes", "", "nodes of a job: what GPUDirect is worth to it; with --model-size"),
         Option("model_size", "", "its parameters: 70B"),
         Option("steps", 100_000, "its steps"),
+        Option(
+            "job", "", "hold against it what a job did: NCCL Inspector's folder, nccl-tests' log"
+        ),
+        Option("html", "", "draw both ways, and where the time goes, into this page", file=True),
         Option("all", False, "every GPU with every HCA, not only with the nearest"),
         Option("json", False, "one JSON document on standard output (docs/predict.schema.json)"),
     ),
@@ -84,14 +101,18 @@ def predict(said: Said) -> ExitCode:
 
     For each GPU with its nearest HCA, and for the node: with GPUDirect, as an NCCL ring, and
     through host memory. What was not read widens the interval and is listed; exit 3 where a
-    node tells of no pair at all.
+    node tells of no pair at all. With --job each communicator is held against what its nodes carry:
+    exit 2 where one falls short, 3 where that is not known.
 
     Examples:
       invoke predict --hosts gpu007
       invoke predict --hosts gpu007 --what-if acs=off,iommu=pt
       invoke predict --from evidence/ --nodes 16 --model-size 70B
+      invoke predict --hosts @rack1 --html rack1.html
+      invoke predict --from evidence/ --job nccl-inspector-4711/
     """
     asked = _asked(said)
+    runs = _read_job(said)
     session = Session.begin("predict", said)
     found: list[NodeForecast] = []
     failures: list[tuple[str, ToolkitError]] = []
@@ -101,14 +122,20 @@ def predict(said: Said) -> ExitCode:
         else:
             found.append(_forecast(name, evidence, asked))
     worth = _worth(found, asked)
+    jobs = _judged(runs, found)
+    if said.text("html"):
+        _draw(session, found, failures, worth, asked)
     if said.flag("json"):
-        sys.stdout.write(dumps(_document(found, failures, worth)))
+        sys.stdout.write(dumps(_document(found, failures, worth, jobs)))
     else:
         _print(session, found, worth, asked)
+        for each in jobs:
+            session.say(job_text(each))
     for line in errors(failures, session.paint):
         session.say(line)
     dark = [ExitCode.UNKNOWN for each in found if not each.now.pairs]
-    return worst([*dark, *(why.exit_code for _, why in failures)])
+    told = [_CODES[each.status] for each in jobs if each.status in _CODES]
+    return worst([*dark, *told, *(why.exit_code for _, why in failures)])
 
 
 def _asked(said: Said) -> PredictRequest:
@@ -122,6 +149,23 @@ def _asked(said: Said) -> PredictRequest:
         raise UsageError(f"--depth {depth} is no number of messages", hint="1 and more")
     wishes = parse_wishes(said.text("what_if"))
     return PredictRequest(Load(bytes_, depth), wishes, _job(said))
+
+
+def _read_job(said: Said) -> tuple[CommunicatorRun, ...]:
+    """:raises UsageError: where nothing of it is understood; no node has been asked then."""
+    if not said.text("job"):
+        return ()
+    from toolkit.features.predict.read_jobs import read_jobs  # noqa: PLC0415 only they pay for it
+
+    return read_jobs(Path(said.text("job")))
+
+
+def _judged(runs: tuple[CommunicatorRun, ...], found: list[NodeForecast]) -> tuple[JobVerdict, ...]:
+    if not runs:
+        return ()
+    c = constants()
+    nodes = {each.name: job_node(each.told, each.wished or each.now, c) for each in found}
+    return tuple(judge_job(run, nodes, c) for run in runs)
 
 
 def _job(said: Said) -> TrainingJob | None:
@@ -142,8 +186,9 @@ def _forecast(name: str, evidence: Evidence, asked: PredictRequest) -> NodeForec
     inputs = read_node(Node(evidence), c)
     now = predict_inputs(inputs, asked.load, c)
     if not asked.wishes:
-        return NodeForecast(name, now, None)
-    return NodeForecast(name, now, predict_inputs(with_wishes(inputs, asked.wishes), asked.load, c))
+        return NodeForecast(name, now, None, inputs)
+    wished = with_wishes(inputs, asked.wishes)
+    return NodeForecast(name, now, predict_inputs(wished, asked.load, c), wished)
 
 
 def _worth(found: list[NodeForecast], asked: PredictRequest) -> Return | None:
@@ -170,8 +215,37 @@ def _print(
         session.say(quoted_text(quoted(constants())))
 
 
+def _draw(
+    session: Session,
+    found: list[NodeForecast],
+    failures: list[tuple[str, ToolkitError]],
+    worth: Return | None,
+    asked: PredictRequest,
+) -> None:
+    from toolkit.features.predict.page import Asked, Forecast, page  # noqa: PLC0415 only they pay for it
+
+    said = session.said
+    option, name = ("--from", "from_") if said.text("from_") else ("--hosts", "hosts")
+    about = Asked(
+        asked.load,
+        shlex.join(["./invokew", "predict", option, said.text(name)]),
+        ",".join(wish.said for wish in asked.wishes),
+        worth,
+        tuple(f"{host}: {why}" for host, why in failures),
+    )
+    nodes = [
+        Forecast(each.name, each.told, each.wished or each.now, each.now if each.wished else None)
+        for each in found
+    ]
+    if session.deliver("html", "".join(page(nodes, about, constants()))):
+        session.remark(f"drawn in {said.text('html')}")
+
+
 def _document(
-    found: list[NodeForecast], failures: list[tuple[str, ToolkitError]], worth: Return | None
+    found: list[NodeForecast],
+    failures: list[tuple[str, ToolkitError]],
+    worth: Return | None,
+    jobs: tuple[JobVerdict, ...],
 ) -> dict[str, Json]:
     hosts: list[Json] = []
     for each in found:
@@ -182,6 +256,7 @@ def _document(
     return {
         "schema": SCHEMA,
         "hosts": hosts,
+        "jobs": [job_json(each) for each in jobs],
         "cluster": return_json(worth) if worth is not None else None,
         "quoted": quoted_json(quoted(constants())),
         "errors": [{"name": name, "error": str(why), "hint": why.hint} for name, why in failures],

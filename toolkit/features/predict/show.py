@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from toolkit.compat.throughput import Range
+from toolkit.features.predict.plan.jobs import JobVerdict
 from toolkit.features.predict.plan.quoted import Quoted
 from toolkit.features.predict.plan.totals import NodeTotal, Prediction, Return, model_size
 from toolkit.report.document import Json, picked
@@ -37,42 +38,47 @@ def _pairs(pairs: tuple[PairPrediction, ...], paint: Painter) -> Iterator[str]:
     """A row for each pair; those that differ in nothing but their names share one."""
     if not pairs:
         return
-    alike: dict[tuple[str, ...], list[PairPrediction]] = {}
-    for each in pairs:
-        figures = (
-            each.distance.shown,
-            *map(_short, (each.with_gdr, each.collective, each.without_gdr)),
-            _why(each),
-            each.blocked,
-        )
-        alike.setdefault(figures, []).append(each)
-    rows = [_HEAD]
-    for (distance, with_gdr, ring, without, _, _), (first, *more) in alike.items():
+    groups = alike(pairs)
+    rows: list[tuple[str, ...]] = [_HEAD]
+    for first, *more in groups:
         name = f"{first.name} and {len(more)} more" if more else first.name
-        rows.append((clean(first.gpu), clean(name), distance, with_gdr, ring, without))
+        figures = map(short, (first.with_gdr, first.collective, first.without_gdr))
+        rows.append((clean(first.gpu), clean(name), first.distance.shown, *figures))
     head, *body = columns(rows)
     yield head
     before = ""
-    for (*_, why, blocked), line in zip(alike, body, strict=True):
+    for (first, *_), line in zip(groups, body, strict=True):
         yield line
-        if why != before:
-            yield from _wrapped(why, "    ")
-        before = why
-        if blocked:
-            yield from (paint(row, Ink.RED) for row in _wrapped(f"now without: {blocked}", "    "))
+        limits = why(first)
+        if limits != before:
+            yield from _wrapped(limits, "    ")
+        before = limits
+        if first.blocked:
+            words = f"now without: {first.blocked}"
+            yield from (paint(row, Ink.RED) for row in _wrapped(words, "    "))
 
 
-def _why(each: PairPrediction) -> str:
+def alike(pairs: tuple[PairPrediction, ...]) -> list[list[PairPrediction]]:
+    """Those that differ in nothing but their names, together."""
+    groups: dict[tuple[str, ...], list[PairPrediction]] = {}
+    for each in pairs:
+        figures = map(short, (each.with_gdr, each.collective, each.without_gdr))
+        key = (each.distance.shown, *figures, why(each), each.blocked)
+        groups.setdefault(key, []).append(each)
+    return list(groups.values())
+
+
+def why(each: PairPrediction) -> str:
     """What limits, each thing named once."""
     words = [f"limited by {each.with_gdr.limit}"]
     if each.read.value < 0.95 * each.with_gdr.value:
-        words.append(f"reads of GPU memory {_short(each.read)} by {each.read.limit}")
+        words.append(f"reads of GPU memory {short(each.read)} by {each.read.limit}")
     if each.collective.limit not in {each.with_gdr.limit, each.read.limit}:
         words.append(f"ring by {each.collective.limit}")
     return "; ".join(words)
 
 
-def _short(found: Estimate) -> str:
+def short(found: Estimate) -> str:
     return found.figure.replace(f" {found.unit}", "")
 
 
@@ -133,7 +139,7 @@ def wish_text(before: Prediction, after: Prediction, words: str) -> str:
 def _then(each: PairPrediction) -> str:
     if each.blocked:
         return f"limited by {each.now.limit}; still without GPUDirect: {each.blocked}"
-    return _why(each)
+    return why(each)
 
 
 def _ring(each: PairPrediction) -> Estimate:
@@ -148,7 +154,8 @@ def _node(found: Prediction, total: NodeTotal) -> Estimate:
 
 
 def _change(old: Estimate, new: Estimate) -> tuple[str, str]:
-    return _short(old), f"{_short(new)} {_gain(old.value, new.value)}"
+    gain = "" if old.open or new.open else _gain(old.value, new.value)
+    return short(old), f"{short(new)} {gain}".rstrip()
 
 
 def _gain(old: float, new: float) -> str:
@@ -160,19 +167,10 @@ def _gain(old: float, new: float) -> str:
 
 def return_text(found: Return) -> str:
     """The cluster's return on GPUDirect, with what it takes for granted."""
-    job = found.job
-    fast, slow = found.hours
+    head, *rows = return_rows(found)
     lines = [
-        f"all-reduce of {model_size(job.parameters)} parameters "
-        f"over {job.nodes} nodes, {job.steps} steps:",
-        *columns(
-            [
-                ("", "a step, s", "a run, hours"),
-                ("  with GPUDirect", _seconds(found.with_gdr), _seconds(fast)),
-                ("  without", _seconds(found.without_gdr), _seconds(slow)),
-                ("  saved at most", "", _seconds(found.saved)),
-            ]
-        ),
+        f"{job_words(found)}:",
+        *columns([head, *((f"  {name}", *times) for name, *times in rows)]),
     ]
     lines += [
         line for each in found.assumptions for line in _wrapped(f"taken for granted: {each}", "  ")
@@ -180,11 +178,35 @@ def return_text(found: Return) -> str:
     return "\n".join(lines)
 
 
-def _seconds(span: Range) -> str:
+def job_words(found: Return) -> str:
+    job = found.job
+    size = model_size(job.parameters)
+    return f"all-reduce of {size} parameters over {job.nodes} nodes, {job.steps} steps"
+
+
+def return_rows(found: Return) -> list[tuple[str, ...]]:
+    """Of a step and of a run, with a head."""
+    fast, slow = found.hours
+    return [
+        ("", "a step, s", "a run, hours"),
+        ("with GPUDirect", *_times(found, found.with_gdr, fast)),
+        ("without", *_times(found, found.without_gdr, slow)),
+        ("saved at most", "", *_times(found, found.saved)),
+    ]
+
+
+def _times(found: Return, *spans: Range) -> tuple[str, ...]:
+    return tuple(_seconds(each, shown=not found.open) for each in spans)
+
+
+def _seconds(span: Range, *, shown: bool) -> str:
+    """:param shown: the value as well, not only what it may be."""
+
     def said(value: float) -> str:
         return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
 
-    return f"{said(span.value)} ({said(span.low)}-{said(span.high)})"
+    bounds = f"{said(span.low)}-{said(span.high)}"
+    return f"{said(span.value)} ({bounds})" if shown else bounds
 
 
 def as_json(host: str, found: Prediction) -> dict[str, Json]:
@@ -216,7 +238,7 @@ def _estimates(thing: object, names: str) -> dict[str, Json]:
 def _estimate(found: Estimate) -> dict[str, Json]:
     return {
         **_rounded(found, 4),
-        **picked(found, "unit limit layer confidence assumptions"),
+        **picked(found, "unit limit layer confidence assumptions open"),
     }
 
 
@@ -234,7 +256,7 @@ def return_json(found: Return) -> dict[str, Json]:
         "run_hours_saved": found.saved,
     }
     return {
-        **picked(found, "job.nodes job.parameters job.steps slowest"),
+        **picked(found, "job.nodes job.parameters job.steps slowest open"),
         **{name: _rounded(span, 6) for name, span in spans.items()},
         "assumptions": list(found.assumptions),
     }
@@ -242,3 +264,32 @@ def return_json(found: Return) -> dict[str, Json]:
 
 def quoted_json(rows: tuple[Quoted, ...]) -> list[Json]:
     return [picked(each, "figure layer say") for each in rows]
+
+
+def job_text(found: JobVerdict) -> str:
+    return "\n".join(_wrapped(clean(job_said(found)), ""))
+
+
+def job_said(found: JobVerdict) -> str:
+    """ "job 4711: ... has 0.41 of what its paths carry; suspect gpu017 (acs.redirect)"."""
+    run = found.run
+    name = f"{run.name} ({run.communicator})" if run.name else run.communicator
+    where = f"{run.ranks} ranks on {run.nodes} nodes" if run.nodes > 1 else f"{run.ranks} ranks"
+    did = f"job {run.job}: {name}: {run.test} of {run.size / (1 << 20):.4g} MiB, {where}"
+    if found.ratio is None or found.carried is None:
+        return f"{did}: {run.bus:.1f} GB/s; {found.why}"
+    of = f"has {found.ratio:.2f} of what its paths carry, {found.carried.figure}; {found.why}"
+    suspects = f"; suspect {'; '.join(found.suspects)}" if found.suspects else ""
+    return f"{did}: {run.bus:.1f} GB/s {of}{suspects}"
+
+
+def job_json(found: JobVerdict) -> dict[str, Json]:
+    names = "job communicator name test size bus ranks nodes count"
+    carried = found.carried
+    return {
+        **picked(found, "status why ratio"),
+        **picked(found.run, names),
+        "hosts": list(found.run.hosts),
+        "carried": _rounded(carried, 4) if carried else None,
+        "suspects": list(found.suspects),
+    }

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from toolkit.checks.check import Impact
 from toolkit.checks.judged import Judged
 from toolkit.cli.options import (
     BMC,
+    CHECKS,
     CONSUMERS,
     FILES,
     FORECAST,
@@ -22,7 +21,6 @@ from toolkit.cli.options import (
     READS,
     TEXTFILE,
     WANT,
-    Option,
     Said,
     parted,
 )
@@ -31,10 +29,8 @@ from toolkit.errors import ExitCode, Outcome, UsageError, code_of
 from toolkit.evidence import Frame
 from toolkit.facts.text.foreign import Foreign
 from toolkit.groups import Wants
-from toolkit.hosts.host import Host
-from toolkit.report.document import Told, dumps
+from toolkit.report.document import Told
 from toolkit.report.foreign import foreign_document
-from toolkit.report.table import clean, columns
 from toolkit.report.text import report
 from toolkit.verbs.cli.prometheus import Metrics, textfile
 from toolkit.verbs.cli.session import Session, fleet, refuse_inside
@@ -48,6 +44,7 @@ from toolkit.verbs.pasted_logs import import_log
     READS,
     BMC,
     WANT,
+    CHECKS,
     CONSUMERS,
     OUTPUT,
     (TEXTFILE,),
@@ -62,11 +59,13 @@ def doctor(said: Said) -> ExitCode:
 
     Exits 0 when every node is as wanted, 2 when a check fails, 3 when only unknowns
     remain, 4 when a host is out of reach. With --kernel or --next-boot it tells what that
-    kernel would lose, and exits 2 where something is lost.
+    kernel would lose, and exits 2 where something is lost. With --only or --skip all of this
+    holds for the checks that are left, and no node is called ready.
 
     Examples:
       invoke doctor --hosts gpu[001-128] -x gpu007
       invoke doctor --hosts @train --inventory hosts.ini --json > report.json
+      invoke doctor --hosts gpu[001-128] --only rdma,peermem.loaded --skip rdma.gid
       invoke doctor --from evidence/ --profile dmabuf
       invoke doctor ticket-4711.tar.gz
       invoke doctor topo.txt dmesg.log.xz case-17.zip
@@ -82,6 +81,7 @@ def doctor(said: Said) -> ExitCode:
       invoke doctor --hosts gpu007 --inside docker:train
       invoke doctor --hosts gpu[001-128] --inside image:/images/train.sqsh
     """
+    _refuse_part(said)
     session = Session.begin("doctor", said)
     wants = session.wants()
     if said.text("kernel") or said.flag("next_boot"):  # another kernel than the one that runs
@@ -96,6 +96,20 @@ def doctor(said: Said) -> ExitCode:
         _for_the_last_line(said, outcomes)
         teller.of(outcomes, code)
     return _reported(session, outcomes, aside, code)
+
+
+def _refuse_part(said: Said) -> None:
+    """:raises UsageError: for what tells of nodes as a whole, and some checks were left out."""
+    option = "only" if said.text("only") else "skip" * bool(said.text("skip"))
+    if option and said.text("textfile"):
+        raise UsageError(
+            f"--textfile tells of whole nodes, and --{option} leaves checks out",
+            hint="say one of them; what a site lives with is a waiver in its own file (--site)",
+        )
+    if option and (said.text("kernel") or said.flag("next_boot")):
+        raise UsageError(
+            f"--{option} is for checks, and a forecast has none", hint=f"leave --{option} out"
+        )
 
 
 def _for_the_last_line(said: Said, outcomes: list[Outcome[Judged]]) -> None:
@@ -158,42 +172,3 @@ def _saved(said: Said) -> list[Path]:
         return [Path(each) for each in parted(said.text("from_"))]
     nobody = not any(said.text(each) for each in ("hosts", "hosts_file", "inventory"))
     return [Path(said.text("nccl_log"))] if nobody and said.text("nccl_log") else []
-
-
-@verb(
-    HOSTS,
-    REACH,
-    (Option("json", False, "one JSON document on standard output (docs/hosts.schema.json)"),),
-)
-def hosts(said: Said) -> ExitCode:
-    """The hosts that a node set names, and how each would be reached.
-
-    Examples:
-      invoke hosts --hosts 'gpu[001-128]!gpu007'
-      invoke hosts --inventory hosts.yml --hosts '@train&@rack1'
-    """
-    with fleet(said, serve=False) as opened:
-        named_hosts = opened.hosts
-    if said.flag("json"):
-        from toolkit.report.listings import hosts_document  # noqa: PLC0415 doctor lists none
-
-        sys.stdout.write(dumps(hosts_document(named_hosts)))
-    else:
-        print("\n".join(_listed(named_hosts)))
-    return ExitCode.OK
-
-
-def _listed(named: Sequence[Host]) -> list[str]:
-    """A table, with a column more for what some host has, and whom nobody can reach below it."""
-    more = [name for name in ("jump", "key_file", "bmc") if any(getattr(e, name) for e in named)]
-    rows = [
-        (
-            *(host.name, host.address or host.name, host.user or "-", str(host.port or "-")),
-            *(getattr(host, name) or "-" for name in more),
-            ",".join(host.groups) or "-",
-        )
-        for host in named
-    ]
-    head = ("name", "address", "user", "port", *more, "groups")
-    lines = [clean(line) for line in columns([head, *rows])]
-    return [*lines, *(clean(f"{host.name} is {host.away}") for host in named if host.away)]

@@ -10,9 +10,11 @@ from pathlib import Path
 
 from toolkit.built.delivery_cache import Shelf
 from toolkit.built.io.store import Store, default_folder
+from toolkit.checks.all import how_far
 from toolkit.checks.judged import Judged, judge_node
 from toolkit.cli.options import (
     BMC,
+    CHECKS,
     HOSTS,
     INSIDE,
     OUTPUT,
@@ -32,7 +34,7 @@ from toolkit.errors import ExitCode, Outcome, ToolkitError, UsageError
 from toolkit.hosts.host import select
 from toolkit.plan.plan import Plan
 from toolkit.plural import counted
-from toolkit.report.document import Told, dumps
+from toolkit.report.document import Told, checks_told, dumps
 from toolkit.report.plan_text import plan_lines
 from toolkit.report.text import errors
 from toolkit.rollout.history import read_run
@@ -72,14 +74,16 @@ _OF_UNDO = frozenset({"max_unavailable", "stop_file", "job_timeout"})
 OVER_JOBS = Option("over_jobs", False, "reboot also where a job has a GPU or an HCA open")
 
 
-@verb(HOSTS, REACH, READS, WANT, OUTPUT, SAVED, (DIFF,), DELIVERED)
+@verb(HOSTS, REACH, READS, WANT, CHECKS, OUTPUT, SAVED, (DIFF,), DELIVERED)
 def plan(said: Said) -> ExitCode:
     """What would change on each node, and why; nothing is changed.
 
-    Exits 0 when nothing would change, 7 when something would.
+    Exits 0 when nothing would change, 7 when something would. With --only or --skip it is
+    what the checks that are left ask for.
 
     Examples:
       invoke plan --hosts gpu[001-128] --diff
+      invoke plan --hosts gpu[001-128] --only iommu,acs
       invoke plan --from evidence/
     """
     session = Session.begin("plan", said)
@@ -113,7 +117,9 @@ def tell_plan(session: Session, outcomes: list[Outcome[Planned]]) -> ExitCode:
     by_host = {each.host: each.value.judged for each in outcomes if each.value}
     diffs = session.said.flag("diff")
     lines = plan_lines(plans, session.paint, diffs=diffs, judged=by_host)
-    session.say("\n".join([*lines, *errors(_errors(outcomes), session.paint)]).rstrip())
+    part = next((each.partial for each in by_host.values() if each.partial), "")
+    lines += [*errors(_errors(outcomes), session.paint), part]
+    session.say("\n".join(lines).rstrip())
     code = record(session.said, [(e.host, code) for e in outcomes for code in _pending(e)])
     if code is ExitCode.OK:
         session.healed(each.host for each in outcomes)
@@ -313,6 +319,7 @@ def tell_back(session: Session, rolled: Rolled[RolledBack]) -> ExitCode:
     REACH,
     BMC,
     WANT,
+    CHECKS,
     (
         Option("junit", "", "write JUnit XML to this file as well", file=True),
         Option("json", False, "one JSON document on standard output (docs/verify.schema.json)"),
@@ -327,10 +334,12 @@ def verify(said: Said) -> ExitCode:
 
     With --passport a node is not ready unless it is the image that it was born from: see
     docs/passport.md. With --register each HCA is given memory of each GPU, which moves no byte:
-    see docs/register.md.
+    see docs/register.md. With --only or --skip it proves the checks that are left, and with
+    --only nothing beside them.
 
     Examples:
       invoke verify --hosts gpu[001-128] --junit verify.xml
+      invoke verify --hosts gpu[001-128] --only rdma,peermem
       invoke verify --hosts gpu[001-128] --register
       invoke verify --hosts gpu007 --register --inside docker:train
       invoke verify --hosts gpu[001-128] --passport --passport-key images.pub    # the first boot
@@ -340,18 +349,22 @@ def verify(said: Said) -> ExitCode:
     from toolkit.suites.run import run_suite  # noqa: PLC0415 see above
 
     session = Session.begin("verify", said)
+    wants = session.wants()
     sys.stdout.flush()
     with ExitStack() as stack:
         if said.flag("json"):  # then standard output is the document's alone
             stack.enter_context(redirect_stdout(sys.stderr))
         ran = run_suite(
             access(said),
-            session.wants(),
+            wants,
+            checks=wants.common.checks,
             verbose=said.flag("verbose"),
         )
     session.cases(ran.junit)
     if said.flag("json") and ran.code not in {ExitCode.USAGE, ExitCode.BUG}:
         told = verified_document(said.text("profile"), ran.cases, ran.code, session.now)
-        sys.stdout.write(dumps(told))
+        sys.stdout.write(dumps({**told, **checks_told(said.text("only"), said.text("skip"))}))
+    if part := how_far(wants.common.checks):
+        session.say(part)
     record(said, list(ran.codes))
     return ran.code

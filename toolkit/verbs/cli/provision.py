@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from toolkit.built.delivery_cache import Shelf
-from toolkit.cli.options import HOSTS, OUTPUT, REACH, WANT, Said
+from toolkit.cli.options import CHECKS, HOSTS, OUTPUT, REACH, WANT, Said
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome
 from toolkit.features.slurm.run.service import SlurmService
@@ -35,12 +35,21 @@ from toolkit.verbs.cli.plan import (
 from toolkit.verbs.cli.rollout import ROLLOUT, Resumed, agreed_of, ended, resumption
 from toolkit.verbs.cli.session import Session, consent, fleet
 from toolkit.verbs.plan import Planned, plan_all
-from toolkit.verbs.provision import GONE, Provisioned, ProvisionOptions, untouched
+from toolkit.verbs.provision import Provisioned, ProvisionOptions, harm, untouched
 from toolkit.verbs.rollout import roll_out
 from toolkit.verbs.slurm_service import kept_off
 
 
-@verb(HOSTS, REACH, WANT, OUTPUT, (CHECK, DIFF, REBOOT, UNTRIED, OVER_JOBS), ROLLOUT, DELIVERED)
+@verb(
+    HOSTS,
+    REACH,
+    WANT,
+    CHECKS,
+    OUTPUT,
+    (CHECK, DIFF, REBOOT, UNTRIED, OVER_JOBS),
+    ROLLOUT,
+    DELIVERED,
+)
 def provision(said: Said) -> ExitCode:
     """Bring nodes to the wanted state, and prove it: plan, apply, reboot if allowed, look again.
 
@@ -49,11 +58,13 @@ def provision(said: Said) -> ExitCode:
     default only where no check is worse for it. What was done is undone by: invoke rollback
     --hosts ..., or as a whole by: invoke undo RUN. Ctrl-C finishes the nodes in hand and begins
     no other; a second one ends at once. docs/rollouts.md tells of batches, windows and resuming.
+    With --only or --skip no file is touched but those that serve a check that is left.
 
     Examples:
       invoke provision --hosts demo
       invoke provision --hosts gpu[001-128] --check --diff
       invoke provision --hosts gpu[001-128] --yes --reboot --fanout 16 --max-fail 5%
+      invoke provision --hosts gpu[001-128] --yes --only peermem
       invoke provision --hosts gpu[001-128] --yes --reboot --serial 1,10%,50% \\
           --max-unavailable 8 --drain 'drain {host}' --undrain 'resume {host}' \\
           --window 'Sat 22:00-04:00' --reason 'ticket 4711'
@@ -169,8 +180,13 @@ def _tell_after(session: Session, rolled: Rolled[Provisioned]) -> ExitCode:
 
 
 def _lost(outcomes: Sequence[Outcome[Provisioned]]) -> list[str]:
-    """Nodes whose GPUs have gone: no check applies to them any more, so none would tell."""
-    lines = [f"{each.host}: {GONE}" for each in outcomes if each.value and each.value.lost_gpus]
+    """Nodes whose GPUs have gone, or that are worse by a check beside those that count.
+
+    No verdict of the report would tell of either.
+    """
+    done = [(each.host, each.value) for each in outcomes if each.value]
+    lines = [f"{h}: {harm(each)}" for h, each in done if each.lost_gpus or each.after.beside]
+    lines = [clean(line) for line in lines if not line.endswith(": ")]
     return ["", *lines] if lines else []
 
 

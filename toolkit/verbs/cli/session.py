@@ -11,8 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from toolkit.checks.all import named
-from toolkit.checks.judged import Judged
+from toolkit.checks.all import named, selection
 from toolkit.cli.options import OUTPUT, TAKEN, Said
 from toolkit.cli.outcome_line import record
 from toolkit.errors import ExitCode, Outcome, Unwritten, UsageError
@@ -20,7 +19,7 @@ from toolkit.groups import SiteWants, for_all, resolved
 from toolkit.hosts.host import Inventory
 from toolkit.package_data import program
 from toolkit.progress import Silent
-from toolkit.report.document import Json, ReportRun, Told, document_parts
+from toolkit.report.document import Json, ReportRun, Told, checks_told, document_parts
 from toolkit.report.table import Painter, wants_colour
 from toolkit.rollout.runs import RunFolder, evidence_name
 from toolkit.safe_file import Beside, open_beside, try_folder
@@ -83,7 +82,8 @@ class Session:
         want = Want.load(self.said.text("profile"), site=Path(site) if site else None)
         for waiver in (*want.waivers, *(one for each in want.group for one in each.waivers)):
             named(waiver.check)
-        return self._with_passport(self._with_consumers(want))
+        checks = selection(self.said.text("only"), self.said.text("skip"))
+        return self._with_passport(self._with_consumers(replace(want, checks=checks)))
 
     def _inventory(self) -> Inventory:
         """Where the hosts of groups are looked up: as --hosts is."""
@@ -144,9 +144,7 @@ class Session:
     ) -> ExitCode:
         """Print the document if one is wanted; for verbs whose results are files elsewhere."""
         if self.said.flag("json"):
-            profile = self.said.text("profile")
-            parts = document_parts(self.verb, profile, outcomes, code, self.now, more=more)
-            sys.stdout.writelines(parts)
+            sys.stdout.writelines(self._parts(outcomes, code, more))
         return code
 
     def finish(
@@ -156,9 +154,7 @@ class Session:
         more: Mapping[str, Json] | None = None,
     ) -> ExitCode:
         """Print the document if one is wanted, keep it, write the others, name the folder."""
-        profile = self.said.text("profile")
-        parts = document_parts(self.verb, profile, outcomes, code, self.now, more=more)
-        keeping = self.folder.kept("report.json", parts)
+        keeping = self.folder.kept("report.json", self._parts(outcomes, code, more))
         try:
             for part in keeping:
                 if self.said.flag("json"):
@@ -170,12 +166,19 @@ class Session:
         self.kept()
         return code
 
+    def _parts(
+        self, outcomes: Sequence[Outcome[Told]], code: ExitCode, more: Mapping[str, Json] | None
+    ) -> Iterator[str]:
+        more = {**checks_told(self.said.text("only"), self.said.text("skip")), **(more or {})}
+        profile = self.said.text("profile")
+        return document_parts(self.verb, profile, outcomes, code, self.now, more=more)
+
     def reports(self, told: Sequence[Outcome[Told]], code: ExitCode) -> None:
         """The same verdicts for other machines, each where a file was named for it.
 
         Over what was written earlier in this run.
         """
-        outcomes = [_judged(each) for each in told]
+        outcomes = [Outcome(e.host, e.value.judged if e.value else None, e.error) for e in told]
         kept = "" if self.said.text("from_") else str(self.folder.path.absolute())
         for option in OUTPUT:
             if option.file and self.said.text(option.name):
@@ -352,11 +355,6 @@ def consent(
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
         raise UsageError("not confirmed; nothing was changed", hint="answer y, or say --yes")
-
-
-def _judged(outcome: Outcome[Told]) -> Outcome[Judged]:
-    judged = outcome.value.judged if outcome.value else None
-    return Outcome(outcome.host, judged, outcome.error)
 
 
 def _try_out(said: Said) -> None:

@@ -48,6 +48,7 @@ class Reason:
     source: str
     confidence: Confidence
     hint: str = ""  # what to do about it
+    basis: str = ""  # who knows it of a row of the table: a value of CompileBasis
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,24 +176,18 @@ def _newer(kernel: GroundKernel, here: Compiler, needed: Compiler, hint: str) ->
 def _rows(ground: Ground, step: BuildStep, compat: Compat) -> Iterator[Reason]:
     """What the tables say of that version and that kernel."""
     inputs, flavour = step.inputs, _flavour(ground, step)
-    known = [
-        row
-        for row in compat.compiles
-        if row.part == inputs.part and row.flavour in {"", flavour} and row.covers(inputs.version)
-    ]
-    hits = [row for row in known if row.covers_kernel(inputs.kernel)]
+    hits = compat.compiling(inputs.part, inputs.version, inputs.kernel, flavour)
     for row in hits:
         answer = CompileAnswer.WILL if row.works else CompileAnswer.WILL_NOT
         sure = row.confidence is not Confidence.LOW
-        yield Reason(answer if sure else None, row.note, row.source, row.confidence)
+        yield Reason(
+            answer if sure else None, row.note, row.source, row.confidence, basis=row.basis
+        )
     if any(row.confidence is not Confidence.LOW for row in hits) or inputs.part not in _MEMBERS:
         return
-    worked = [row.note for row in known if row.works]
-    told = f"; known: {'; '.join(worked)}" if worked else ""
     yield Reason(
         None,
-        f"nobody has told of {inputs.package} {inputs.version} and a kernel like {inputs.kernel}"
-        f"{told}",
+        f"nothing tells of {inputs.package} {inputs.version} and a kernel like {inputs.kernel}",
         "toolkit/compat/data/compiles.toml",
         Confidence.HIGH,
         "try it aside: --try" if inputs.part is Part.PEERMEM else "build it: nothing is installed",

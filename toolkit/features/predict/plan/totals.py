@@ -19,7 +19,7 @@ from toolkit.facts.pci.topology import Distance
 from toolkit.facts.rdma.devices import RdmaDevice
 from toolkit.features.predict.plan.usable import gpu_gap, path_gap
 from toolkit.plural import counted
-from toolkit.throughput.estimate import Estimate, Layer, estimate
+from toolkit.throughput.estimate import Estimate, Layer, estimate, left_open
 from toolkit.throughput.inputs import Load, PairInputs
 from toolkit.throughput.model import Term, least
 from toolkit.throughput.pair import COHERENT, PairPrediction, link_term, predict_pair
@@ -214,12 +214,13 @@ def _total(told: NodeInputs, pairs: tuple[PairPrediction, ...], c: Constants) ->
     bounce_span = bounce.span.at_most(direct.span) if direct.span.value else bounce.span
     notes = tuple(dict.fromkeys(note for each in ours for note in each.notes))
     sure = min((each.collective.confidence for each in made), key="LMH".index)
-    return NodeTotal(
-        names,
-        len({each.gpu for each in told.pairs}),
+    both = (
         estimate(direct.span, direct.said, Layer.RING, sure, notes),
         estimate(bounce_span, bounce.said, Layer.RING, Confidence.LOW, (*notes, *told.notes)),
     )
+    if any(each.wire.guessed for each in ours):
+        both = left_open(both[0]), left_open(both[1])
+    return NodeTotal(names, len({each.gpu for each in told.pairs}), *both)
 
 
 _BYTES = 2  # of one gradient, bf16
@@ -249,6 +250,7 @@ class Return:
     with_gdr: Range  # seconds a step
     without_gdr: Range
     assumptions: tuple[str, ...]
+    open: bool = False  # the rate of an HCA is not known: no time of the interval is likelier
 
     @property
     def hours(self) -> tuple[Range, Range]:
@@ -306,7 +308,8 @@ def gain(
     notes = _assumptions(job, like, ranks, many=many)
     if left:
         notes = (*notes, f"left out, for no pair that carries a ring is told: {', '.join(left)}")
-    return Return(job, name, sent.over(fast), sent.over(slow), notes)
+    unknown = any(each.with_gdr.open for _, each in told)
+    return Return(job, name, sent.over(fast), sent.over(slow), notes, unknown)
 
 
 def _ring_speed(found: Estimate) -> Range:

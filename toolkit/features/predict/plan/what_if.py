@@ -51,6 +51,7 @@ _SETTLES = {
     "acs": ("ACS not read",),
     "iommu": ("IOMMU domain of", "ATS of"),
     "mtu": ("MTU of",),
+    "rate": ("no port of",),
     "link": ("link of", "not every link"),
     "mps": ("packet size",),
 }
@@ -135,7 +136,7 @@ def _mtu(value: str) -> Change | None:
 def _rate(value: str) -> Change | None:
     if not re.fullmatch(r"[1-9]\d{0,3}", value):
         return None
-    return _on_wire(lambda wire: replace(wire, gbits=Range.exactly(float(value))))
+    return _on_wire(lambda wire: replace(wire, gbits=Range.exactly(float(value)), guessed=False))
 
 
 def _layer(value: str) -> Change | None:

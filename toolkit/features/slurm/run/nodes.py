@@ -160,7 +160,8 @@ def _host(node: SlurmNode, own: Host | None) -> Host:
     """NodeAddr is where it is reached, unless the site's own inventory knows better."""
     address = node.address if node.address != node.name else ""
     if own is None:
-        return Host(node.name, address=address, groups=node.partitions)
+        source = (("address", "Slurm, NodeAddr"),)
+        return Host(node.name, address=address, groups=node.partitions, sources=source)
     return replace(own, address=own.address or address)
 
 

@@ -10,12 +10,13 @@ from pathlib import Path
 from markupsafe import Markup
 
 from toolkit.features.predict.plan.totals import Prediction
-from toolkit.features.topology.show.picture import NEAR, Picture, svg, way_picture
+from toolkit.features.topology.show.picture import NEAR, way_picture
 from toolkit.features.topology.show.picture_tree import tree_picture
 from toolkit.features.topology.show.view import TopologyView
 from toolkit.plural import counted
 from toolkit.report import pages
 from toolkit.report.pages import render
+from toolkit.report.picture import Picture, svg
 from toolkit.throughput.inputs import NOT_TOLD
 
 _STYLES = ("base.css", "picture.css", "topology.css")

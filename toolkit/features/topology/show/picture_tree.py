@@ -10,16 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from toolkit.features.predict.plan.totals import Prediction
-from toolkit.features.topology.show.picture import (
-    PAD,
-    Box,
-    Picture,
-    PictureLine,
-    PictureText,
-    fitted,
-)
 from toolkit.features.topology.show.view import NOT_READ, GpuWay, Root, TopologyView, TreePlace
 from toolkit.plural import counted
+from toolkit.report.picture import PAD, Box, Picture, PictureLine, PictureText, fitted
 from toolkit.throughput.pair import PairPrediction
 
 _ROOT, _BRIDGE, _END = 138.0, 182.0, 232.0  # widths of boxes

@@ -1,0 +1,147 @@
+"""Logs of programs whose calls of verbs failed, in the forms in which their sources print them."""
+
+from __future__ import annotations
+
+import pytest
+
+from toolkit.checks.all import BY_ID
+from toolkit.checks.check import Finding, Status
+from toolkit.facts.node.node import Node
+from toolkit.facts.rdma.verbs_log import Trouble, parse_verbs_log
+from toolkit.facts.text.pasted_logs import evidence_of, frames_of
+from toolkit.want import Want
+
+REGISTRATION, PAIR, NCCL = "rdma.registration", "traffic.pair", "nccl.log"
+BROKEN, UNKNOWN = Status.FAIL, Status.UNKNOWN
+MODULE, MEMLOCK = "is nvidia-peermem loaded", "ulimit -l in the job"
+# NVIDIA/nvshmem src/include/non_abi/nvshmemx_error.h: NVSHMEMI_ERROR_PRINT, NVSHMEMI_NZ_ERROR_JMP,
+# NVSHMEMI_NULL_ERROR_JMP; src/host/init/debug.cpp, nvshmem_debug_log.
+PRINTED = "/src/nvshmem/src/modules/transport/ibgda/ibgda.cpp:nvshmemt_init:3626: {}\n"
+NON_ZERO = "/b/src/modules/transport/ibrc/ibrc.cpp:418: non-zero status: 110 {} \n"
+NULL = "/dvs/main_nvshmem/src/modules/transport/ibgda/ibgda.cpp:2234: NULL value {}.\n"
+LOGGED = "node2:2621572:2621572 [1] /r/init.cu:995 NVSHMEM WARN {}\n"
+UCX = "[1710151844.440518] [g:4904 :0]   ib_md.c:309  UCX  {}\n"
+NO_MODULE = "neither nv_peer_mem, or nvidia_peermem detected. Skipping transport."
+UNFOUND = "".join(
+    UCX.format(f"DEBUG mlx5_0: cuda GPUDirect RDMA is not detected by checking {path}")
+    for path in ("/sys/kernel/mm/memory_peers/nv_mem/version", "/sys/module/nvidia_peermem/version")
+)
+NO_DMABUF = UCX.format(
+    "DEBUG mlx5_0: ibv_reg_dmabuf_mr(fd=-1) returned Operation not supported, dmabuf is not "
+    "supported"
+)
+PERFTEST = (  # linux-rdma/perftest src/cuda_memory.c and perftest_resources.c, without their title
+    "[pid = 3, dev = 0] device name = [{}]\ncreating CUDA Ctx\nmaking it the current CUDA Ctx\n"
+    "allocated GPU buffer of a 16777216 address at 0x594ca786d9b0 for type CUDA_MEM_DEVICE\n"
+    "Couldn't allocate MR with error=14\nfailed to create mr\n"
+)
+
+
+def found(check: str, text: str) -> Finding:
+    return BY_ID[check](Node(evidence_of(frames_of(text, "x.txt"))), Want()).finding
+
+
+@pytest.mark.parametrize(
+    ("text", "check", "status", "words", "hint"),
+    [
+        pytest.param(PRINTED.format(NO_MODULE), REGISTRATION, BROKEN, "NVSHMEM: neither", MODULE,
+                     id="nvshmem-without-a-module-and-without-dmabuf"),
+        pytest.param(LOGGED.format("ibv_reg_mr failed: Bad address"), REGISTRATION, BROKEN,
+                     "NVSHMEM: ibv_reg_mr failed", "memory of a GPU", id="nvshmem-debug-log"),
+        pytest.param(NON_ZERO.format("ibv_modify_qp failed"), PAIR, UNKNOWN,
+                     "it ended amid: NVSHMEM: non-zero status: 110 ibv_modify_qp failed",
+                     "do the ports reach each other", id="nvshmem-does-not-connect"),
+        pytest.param(NULL.format("Unable to create ah"), PAIR, UNKNOWN, "Unable to create ah",
+                     "roce.gid", id="nvshmem-without-an-address-handle"),
+        pytest.param(NULL.format("cannot allocate mlx5dv_devx_uar"), PAIR, UNKNOWN,
+                     "mlx5dv_devx_uar", "CAP_IPC_LOCK", id="nvshmem-that-may-not"),
+        pytest.param("  what():  ibv_reg_mr failed (errno 14) (Ib failure: Bad address)\n"
+                     "Aborted (core dumped)\n", REGISTRATION, BROKEN, "errno 14",
+                     "memory of a GPU", id="a-program-that-nobody-knows"),
+        pytest.param("E0301 12:00:00.1 7 rdma_context.cpp:123] Failed to register memory 0x7f: "
+                     "Cannot allocate memory [12]\n", REGISTRATION, BROKEN, "register memory",
+                     MEMLOCK, id="a-log-of-glog"),
+        pytest.param("fi_mr_reg failed, ret is:-12, Cannot allocate memory\n", REGISTRATION, BROKEN,
+                     "fi_mr_reg", MEMLOCK, id="libfabric"),
+        pytest.param(UCX.format("ERROR mlx5_0: Couldn't enable GPUDirect RDMA. Please make sure x"),
+                     REGISTRATION, BROKEN, "UCX: mlx5_0: Couldn't enable", MODULE, id="ucx-forced"),
+        pytest.param(UNFOUND + NO_DMABUF, REGISTRATION, BROKEN,
+                     "UCX: mlx5_0: neither peer memory nor dma-buf detected", MODULE,
+                     id="ucx-that-found-neither"),
+        pytest.param(PERFTEST.format("NVIDIA H100"), PAIR, BROKEN, "no peer memory",
+                     "path.selected", id="perftest-without-its-title"),
+        pytest.param(PERFTEST.format("NVIDIA GeForce RTX 4090"), PAIR, BROKEN,
+                     "of NVIDIA GeForce RTX 4090", "no setting of the node", id="perftest-geforce"),
+        pytest.param("Couldn't allocate MR with error=93\n", PAIR, BROKEN, "by dma-buf",
+                     "path.selected", id="perftest-one-line"),
+        pytest.param("9[1a000] -> 2[6b000] [send] via NET/IB/0/GDRDMA\n"
+                     "9[1a000] -> 2[6b000] [receive] via NET/IB/1\n", NCCL, BROKEN,
+                     "1 of 2 network channels go through host memory", "",
+                     id="nccl-channels-alone"),
+        pytest.param("a:1:2 [0] NCCL INFO Channel 00/0 : 1[0] -> 0[0] [send] via NET/Socket/0\n",
+                     NCCL, BROKEN, "go by TCP sockets", "see rdma.devices", id="nccl-by-sockets"),
+        pytest.param("a:1:2 [0] misc/ibvwrap.cc:278 NCCL WARN Call to ibv_reg_mr_iova2 failed with "
+                     "error Cannot allocate memory\n", NCCL, BROKEN, "Cannot allocate", MEMLOCK,
+                     id="nccl-may-lock-too-little"),
+        pytest.param("a:1:2 [0] nccl_net_ofi_rdma_init:7978 NCCL WARN NET/OFI OFI fi_getinfo() "
+                     "call failed: No data available\n", NCCL, BROKEN, "fi_getinfo",
+                     "fi_info -p efa", id="nccl-finds-no-efa"),
+        pytest.param("nvidia-peermem-ctr:  CrashLoopBackOff\n  modprobe: FATAL: Module "
+                     "nvidia-peermem not found in directory /lib/modules/6.8.0\n",
+                     "peermem.loaded", BROKEN, "could not be inserted", "",
+                     id="modprobe-within-a-list"),
+        pytest.param("[1038619.687627] infiniband efa_0: Failed to process command REG_MR "
+                     "(opcode 7) comp_status 1 err -12\n", "hca.health", UNKNOWN,
+                     "efa_0 refused process command REG_MR", "", id="efa-in-the-kernel-log"),
+        pytest.param("E20260821 12:30:19.433391 13 rdma_context.cpp:1343] DMA BUF supported "
+                     "required for GPU RDMA without nvidia-peermem\n", REGISTRATION, BROKEN,
+                     "without nvidia-", MODULE, id="a-program-that-misses-the-module"),
+        pytest.param("a:1:2 [4] ib_plugin.c:1615 NCCL WARN NET/IB : Got completion from peer "
+                     "10.2.2.3<54862> with status=12 opcode=0 len=0 vendor err 129\n", NCCL, BROKEN,
+                     "status=12", "NCCL_IB_GID_INDEX", id="nccl-retries-exceeded"),
+        pytest.param("a:1:2 [0] transport/net_ib.cu:788 NCCL WARN NET/IB : Got completion with "
+                     "error 4, opcode 1, len 21938, vendor err 81\n", NCCL, BROKEN, "error 4",
+                     "ACS", id="nccl-protection-error"),
+        pytest.param('2025/03/21 09:17:03 error creating new device: "missing RDMA device spec for '
+                     'device 0000:c4:00.0, RDMA device \\"issm\\" not found"\n',
+                     "ctr.rdma_devices", UNKNOWN, "issm not found", "bound to a driver",
+                     id="a-device-plugin-that-leaves-one-out"),
+    ],
+)  # fmt: skip
+def test_what_a_program_says(text: str, check: str, status: Status, words: str, hint: str) -> None:
+    told = found(check, text)
+    assert told.status is status
+    assert words in told.found
+    assert hint in told.hint
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(UNFOUND, id="dmabuf-was-not-asked"),
+        pytest.param(NO_DMABUF, id="the-module-was-not-asked"),
+        pytest.param(UNFOUND + UCX.format("DEBUG mlx5_0: dmabuf is supported"), id="dmabuf"),
+        pytest.param(NO_DMABUF + UCX.format("DEBUG mlx5_0: cuda GPUDirect RDMA is detected by "
+                                            "checking /sys/module/x/version"), id="module"),
+        pytest.param(UNFOUND + NO_DMABUF.replace("mlx5_0", "mlx5_1"), id="of-two-adapters"),
+    ],
+)  # fmt: skip
+def test_one_way_that_ucx_did_not_find_is_no_proof_that_there_is_none(text: str) -> None:
+    assert parse_verbs_log(text) == ()
+
+
+@pytest.mark.parametrize(
+    ("depends", "status"),
+    [("nvidia,ib_uverbs", Status.PASS), ("nvidia,ib_core", Status.PASS), ("", Status.FAIL)],
+)
+def test_a_stub_is_told_by_what_modinfo_says_that_it_depends_on(
+    depends: str, status: Status
+) -> None:
+    text = "filename:  /lib/modules/6.8.0/updates/dkms/nvidia-peermem.ko\nversion:  570.86.10\n"
+    assert found("peermem.stub", f"{text}depends:        {depends}\n").status is status
+
+
+def test_what_fails_twice_is_told_once_and_what_is_well_never() -> None:
+    failing = NON_ZERO.format("ibv_modify_qp failed")
+    fine = "ibv_reg_dmabuf_mr handle 0x1 mr 0x2\n/a/nvshmem/ib.cpp 73 GDR driver version: (2, 4)\n"
+    assert [each.trouble for each in parse_verbs_log(failing * 3 + fine)] == [Trouble.CONNECT]

@@ -1,0 +1,257 @@
+"""A rehearsal says what an upgraded node then says, and what stands in the way of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from tests import invoked
+from tests.evidence.build import node
+from toolkit.checks.all import ALL
+from toolkit.checks.consumers.taken import taken
+from toolkit.checks.judged import judge_node
+from toolkit.compat.reader import shipped
+from toolkit.demo import software
+from toolkit.demo.create import environment, make_node
+from toolkit.demo.nodes import READY, Recipe
+from toolkit.errors import ExitCode
+from toolkit.evidence import Evidence
+from toolkit.facts.node.node import Node
+from toolkit.features.rehearse.plan import Rehearsal, rehearse_node
+from toolkit.features.rehearse.plan_evidence import Upgrade, as_if, whole_ofed
+from toolkit.node.collect import probe_script
+from toolkit.plan.plan import Plan, make_plan
+from toolkit.want import Want
+
+ROOT = Path(__file__).parents[3]
+TODAY = date(2026, 11, 28)
+WANT = Want.load("auto")
+# Small machines: what differs between kinds does not turn on how many GPUs there are.
+KINDS = {
+    kind: replace(READY[kind], machine=replace(READY[kind].machine, pairs=2, nvswitches=0))
+    for kind in ("demo-healthy", "demo-stub", "demo-acs", "demo-rocky")
+}
+NEWER = {"generic": "6.8.0-90-generic", "x86_64": "5.14.0-570.62.1.el9_6.x86_64"}
+UBUNTU = "6.8.0-90-generic"
+BESIDE = {"nvidia-fs", "gdrdrv"}
+PROPRIETARY = (
+    "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.163.01  Tue Apr  8 12:41:17 UTC 2025\n"
+    "GCC version:  gcc version 13.3.0\n"
+)
+
+
+def captured(recipe: Recipe, place: Path) -> Evidence:
+    """What the probe reads on a demo node of that recipe."""
+    place.mkdir(parents=True)
+    make_node(place, recipe, place.name)
+    probe, around = probe_script().encode(), environment(place)
+    done = subprocess.run(
+        ["/bin/sh", "-s"], input=probe, env=around, capture_output=True, check=True
+    )
+    return Evidence.parse(done.stdout.decode())
+
+
+def newer(recipe: Recipe) -> str:
+    return next(new for end, new in NEWER.items() if recipe.kernel.endswith(end))
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Evidence]:
+    place = tmp_path_factory.mktemp("demo")
+    return {kind: captured(recipe, place / kind) for kind, recipe in KINDS.items()}
+
+
+def statuses(evidence: Evidence) -> dict[str, str]:
+    judged = judge_node("n", evidence, WANT, TODAY)
+    return {each.check.id: str(each.status) for each in judged.verdicts}
+
+
+def planned(evidence: Evidence) -> Plan:
+    """What provision would do."""
+    here = Node(evidence)
+    want = taken(here.fresh(), WANT)
+    return make_plan(here, {each.id: each(here, want) for each in ALL}, want)
+
+
+def rehearse(upgrade: Upgrade, **frames: str) -> Rehearsal:
+    return rehearse_node("n", node(frames), WANT, upgrade, TODAY)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_demo_node_with_the_new_kernel_is_judged_and_planned_for_as_was_foretold(
+    kind: str, fleet: dict[str, Evidence], tmp_path: Path
+) -> None:
+    recipe = KINDS[kind]
+    release = newer(recipe)
+    upgraded = replace(recipe, kernels=(release,), built_for=(release,))
+    found = captured(upgraded, tmp_path / kind)
+    foretold = as_if(fleet[kind], Upgrade(kernel=release), shipped())
+    assert statuses(foretold) == statuses(found)
+    told, made = (planned(each) for each in (foretold, found))
+    assert [each.artefact for each in told.changes] == [each.artefact for each in made.changes]
+    assert [each.call for each in told.acts] == [each.call for each in made.acts]
+
+
+@pytest.mark.parametrize("kind", ["demo-healthy", "demo-rocky"])
+def test_a_demo_node_with_the_new_driver_is_judged_as_was_foretold(
+    kind: str, fleet: dict[str, Evidence], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(software, "DRIVER", "595.71.05")
+    found = captured(KINDS[kind], tmp_path / kind)
+    foretold = as_if(fleet[kind], Upgrade(driver="595.71.05"), shipped())
+    assert Node(found).driver == Node(foretold).driver
+    assert statuses(foretold) == statuses(found)
+
+
+def test_three_hundred_nodes_of_four_kinds_are_told_by_kind(
+    fleet: dict[str, Evidence], tmp_path: Path
+) -> None:
+    saved = tmp_path / "evidence"
+    saved.mkdir()
+    for number in range(300):
+        kind = [*KINDS][number % 4]
+        text = fleet[kind].dump().replace(f"|{kind}", f"|n{number:03d}")
+        (saved / f"n{number:03d}.evidence").write_text(text)
+    words = ("--driver", "595.71.05", "--kernel", UBUNTU)
+    ask = ("rehearse", "--from", str(saved), *words)
+    done = invoked.gdr(*ask, state=tmp_path / "state")
+    assert done.returncode == ExitCode.UNKNOWN, done.stderr
+    assert "225 of 300 nodes would lose nothing." in done.stdout
+    assert "named like no kernel of rocky" in done.stdout
+    assert len(done.stdout.split("\n")) < 100
+
+
+def test_the_document_has_its_schema_and_each_part_in_its_order(
+    fleet: dict[str, Evidence], tmp_path: Path
+) -> None:
+    for kind, evidence in fleet.items():
+        (tmp_path / f"{kind}.evidence").write_text(evidence.dump())
+    words = ("--from", str(tmp_path), "--driver", "595.71.05", "--kernel", UBUNTU, "--json")
+    told = json.loads(invoked.gdr("rehearse", *words, state=tmp_path / "state").stdout)
+    jsonschema.validate(told, json.loads((ROOT / "docs/rehearse.schema.json").read_text()))
+    assert len(told["hosts"]) == len(KINDS)
+    assert [each["part"] for each in told["hosts"][0]["parts"]] == [
+        "ofed",
+        "driver",
+        "nvidia-peermem",
+    ]
+
+
+def test_what_does_not_compile_takes_the_path_with_it() -> None:
+    found = rehearse(Upgrade(driver="550.163.01", kernel="6.17.0-20-generic"))
+    driver = next(each for each in found.parts if each.part == "driver")
+    assert (driver.compiles, driver.basis, driver.confidence) == (False, "source", "H")
+    assert found.path[1] == "none"
+    assert found.exit_code is ExitCode.FAILED
+
+
+@pytest.mark.parametrize(
+    ("upgrade", "parts"),
+    [
+        (Upgrade(driver="595.71.05"), ["driver", "nvidia-peermem"]),
+        (Upgrade(ofed="26.04-1.0.0"), ["ofed", "nvidia-peermem"]),
+        (Upgrade(kernel=UBUNTU), ["ofed", "driver", "nvidia-peermem"]),
+        (Upgrade(firmware="28.43.2566"), []),
+    ],
+)
+def test_what_rests_on_another_part_is_built_after_it(upgrade: Upgrade, parts: list[str]) -> None:
+    found = [each.part for each in rehearse(upgrade).parts if each.part not in BESIDE]
+    assert found == parts
+
+
+@pytest.mark.parametrize(
+    ("upgrade", "boots", "restarts"),
+    [
+        (Upgrade(kernel=UBUNTU), 1, "the whole node"),
+        (Upgrade(firmware="28.43.2566"), 1, "the whole node"),
+        (Upgrade(ofed="26.04-1.0.0"), 0, "openibd"),
+        (Upgrade(driver="595.71.05"), 0, "every use of the GPUs"),
+    ],
+)
+def test_a_boot_is_owed_by_kernel_and_firmware_alone(
+    upgrade: Upgrade, boots: int, restarts: str
+) -> None:
+    found = rehearse(upgrade)
+    assert found.boots == boots
+    assert found.restarts[0].startswith(restarts)
+
+
+def test_a_library_that_looks_for_the_folder_in_sysfs_loses_its_way_with_a_newer_ofed() -> None:
+    """NCCL 2.22 knows of peermem by the folder that OFED 24.04 took away."""
+    old = {
+        "ofed-info": "MLNX_OFED_LINUX-23.10-3.2.2.0:\n",
+        "memory-peers": "/sys/kernel/mm/memory_peers/nv_mem/version\n",
+        "nvidia-version": PROPRIETARY,
+    }
+    want = replace(WANT, consumers=(("nccl", "2.22.3"),))
+    found = rehearse_node("n", node(old), want, Upgrade(ofed="26.04-1.0.0"), TODAY)
+    nccl = next(each for each in found.libraries if each.what == "nccl 2.22.3")
+    assert (nccl.before, nccl.after, nccl.worse) == ("peermem", "none", True)
+
+
+def test_what_has_to_be_taken_along_is_named() -> None:
+    found = rehearse(Upgrade(driver="620.70.06"), **{"nvidia-version": PROPRIETARY})
+    assert any("proprietary modules are gone from 620 on" in each for each in found.dies)
+    old = {"fabricmanager-version": "Fabric Manager version is : 550.163.01\n"}
+    pinned = rehearse(Upgrade(driver="595.71.05"), **old).dies
+    assert any("nvidia-fabricmanager 550.163.01 refuses" in each for each in pinned)
+
+
+def test_a_minor_release_takes_libraries_from_ofed() -> None:
+    rocky = {"kernel-release": "5.14.0-570.1.1.el9_6.x86_64\n"}
+    found = rehearse(Upgrade(kernel="5.14.0-687.1.1.el9_8.x86_64"), **rocky)
+    assert any("IBVERBS_1.15" in each for each in found.dies)
+    same = rehearse(Upgrade(kernel="5.14.0-570.9.1.el9_6.x86_64"), **rocky)
+    assert not any("IBVERBS_1.15" in each for each in same.dies)
+
+
+@pytest.mark.parametrize(
+    ("upgrade", "frames", "said"),
+    [
+        (Upgrade(firmware="16.35.4030"), {}, "no HCA runs firmware of line 16"),
+        (Upgrade(kernel="5.14.0-570.1.1.el9_6.x86_64"), {}, "named like no kernel of ubuntu"),
+    ],
+)
+def test_what_cannot_be_told_is_unknown_and_never_kept(
+    upgrade: Upgrade, frames: dict[str, str], said: str
+) -> None:
+    found = rehearse(upgrade, **frames)
+    assert any(said in each for each in found.unclear)
+    assert found.state != "keeps"
+
+
+def test_a_version_within_a_longer_one_is_left_alone() -> None:
+    version = "580.126.16"
+    said = f"{version} {version}.1 1{version} 1.{version} libcuda.so.{version}\n"
+    changed = as_if(node({"sources": said}), Upgrade(driver="595.71.05"), shipped())
+    new = "595.71.05"
+    expected = f"{new} {version}.1 1{version} 1.{version} libcuda.so.{new}\n"
+    assert changed.text("sources") == expected
+
+
+def test_a_month_alone_is_its_first_general_release() -> None:
+    assert (whole_ofed("26.04"), whole_ofed("25.10-3.1.8")) == ("26.04-1.0.0", "25.10-3.1.8")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "nothing is named"),
+        (("--driver", "newest"), "--driver 'newest' is no version"),
+        (("--ofed", "26"), "--ofed '26' is no version"),
+        (("--kernel", "generic"), "is no kernel release"),
+        (("--firmware", "28"), "--firmware '28' is no version"),
+    ],
+)
+def test_what_is_no_version_is_refused_before_anything_is_read(
+    words: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
+    done = invoked.gdr("rehearse", "--from", str(tmp_path), *words, state=tmp_path / "state")
+    assert done.returncode == ExitCode.USAGE
+    assert said in done.stderr

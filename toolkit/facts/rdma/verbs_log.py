@@ -1,0 +1,122 @@
+"""What programs say of calls of verbs that failed: UCX, NVSHMEM, and whoever tells the errno.
+
+NCCL's logs and perftest's have readers of their own. Sources: openucx/ucx src/uct/ib/base/ib_md.c,
+uct_ib_reg_mr and uct_ib_md_open_common; NVIDIA/nvshmem src/include/non_abi/nvshmemx_error.h,
+src/host/transport/transport.cpp, src/modules/transport; Linux Documentation of errno.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Trouble(StrEnum):
+    """What a program could not do."""
+
+    NO_WAY = "found no way to register GPU memory"  # neither peer memory nor dma-buf
+    REGISTER = "memory could not be registered"
+    CONNECT = "queue pairs could not be connected"
+    QUEUES = "queues could not be set up"
+
+
+class Errno(StrEnum):
+    """What a program told of the reason, as far as it matters here."""
+
+    FAULT = "Bad address"
+    MEMORY = "Cannot allocate memory"
+    NONE = ""
+
+
+@dataclass(frozen=True, slots=True)
+class VerbsTrouble:
+    """One line of a program."""
+
+    trouble: Trouble
+    words: str  # "NVSHMEM: ibv_modify_qp failed"
+    errno: Errno = Errno.NONE
+
+    @property
+    def of_memory(self) -> bool:
+        """Whether it is memory that was not taken, rather than the other end that is not there."""
+        return self.trouble in {Trouble.NO_WAY, Trouble.REGISTER}
+
+
+_TROUBLES = (
+    (Trouble.NO_WAY, r"neither nv_peer_mem,? (?:n?or) nvidia_peermem detected"),
+    (Trouble.NO_WAY, r"Couldn't enable GPUDirect RDMA\b"),
+    # Any program's, in a line that says where in its source it stands.
+    (
+        Trouble.NO_WAY,
+        r"\.(?:cpp|cc|cu|c|h|py|rs|go):\d+\b.*\b(?:without|no|missing) nv\w*[_-]peer_?mem",
+    ),
+    (
+        Trouble.NO_WAY,
+        r"\.(?:cpp|cc|cu|c|h|py|rs|go):\d+\b.*\bnv\w*[_-]peer_?mem\w*.*\bnot (?:found|loaded"
+        r"|available|detected)",
+    ),
+    (Trouble.REGISTER, r"\b(?:ibv_\w*reg\w*mr\w*|mlx5dv_reg\w*|fi_mr_reg\w*)\b.*\bfail"),
+    (Trouble.REGISTER, r"\b[Ff]ail\w* to register (?:\w+ )?(?:memory|MR|mr)\b"),
+    (Trouble.REGISTER, r"\bcannot register \w+ buf\b|\bUnable to register\b"),
+    (
+        Trouble.CONNECT,
+        r"\bibv_modify_qp\w*\b.*\bfail|\bUnable to create ah\b|\bibv_create_ah\b.*fail",
+    ),
+    (Trouble.CONNECT, r"\bconnect EPS failed\b|\bep_connect failed\b"),
+    (Trouble.QUEUES, r"\b(?:ibv_create_\w+|mlx5dv_\w+)\b.*\bfail|\bcannot allocate mlx5dv_\w+"),
+)
+_TROUBLE = tuple((trouble, re.compile(shape)) for trouble, shape in _TROUBLES)
+# "FILE:FUNCTION:LINE: ", "FILE:LINE: non-zero status: 7 ", "HOST:PID:TID [0] F:L NVSHMEM WARN "
+_NVSHMEM = re.compile(
+    r".*?(?:nvshmem|/transport/ib\w+/)\S*\.(?:cpp|cc|cu|h)(?::\w+)?[: ]\d+:? "
+    r"|.*?\bNVSHMEM (?:INFO|WARN|TRACE|ABORT) ",
+    re.IGNORECASE,
+)
+_UCX = re.compile(r".*?\bUCX +(?:ERROR|DIAG) +")
+_CHAT = re.compile(r"\bUCX +(?:WARN|INFO|DEBUG|TRACE\w*|REQ|DATA|ASYNC|FUNC|POLL) +")
+_DETECTED = re.compile(
+    r"\bUCX +DEBUG +([^\s:]+): (?:cuda GPUDirect RDMA is (?P<no>not )?detected by checking "
+    r"|(?P<dmabuf>(?:ibv_reg_dmabuf_mr\(.*, )?dmabuf is )(?P<no2>not )?supported)"
+)
+_SAID = (
+    (
+        Errno.FAULT,
+        re.compile(r"Bad address|\bEFAULT\b|\berr(?:no|or|or_code)?\W{0,2}-?14\b|\[14\]"),
+    ),
+    (Errno.MEMORY, re.compile(r"Cannot allocate memory|\bENOMEM\b|\berr(?:no|or)?\W{0,2}-?12\b")),
+)
+_LONGEST = 2000  # of a line that is looked at
+_SHOWN = 200
+
+
+def parse_verbs_log(text: str) -> tuple[VerbsTrouble, ...]:
+    """What failed by a log, each thing once, in the order logged."""
+    lines = [line[:_LONGEST] for line in text.split("\n")]
+    found = [each for each in map(_of_line, lines) if each is not None]
+    return tuple(dict.fromkeys([*found, *_without_a_way(lines)]))
+
+
+def _without_a_way(lines: list[str]) -> Iterator[VerbsTrouble]:
+    """HCAs of which UCX says that it found neither a peer-memory module nor dma-buf."""
+    told = [each for each in map(_DETECTED.search, lines) if each is not None]
+    for device in dict.fromkeys(each[1] for each in told):
+        own = [each for each in told if each[1] == device]
+        asked = {"dmabuf" if each["dmabuf"] else "peer memory" for each in own}
+        if len(asked) > 1 and all(each["no"] or each["no2"] for each in own):
+            words = f"UCX: {device}: neither peer memory nor dma-buf detected"
+            yield VerbsTrouble(Trouble.NO_WAY, words)
+
+
+def _of_line(line: str) -> VerbsTrouble | None:
+    trouble = next((each for each, shape in _TROUBLE if shape.search(line)), None)
+    if trouble is None or _CHAT.search(line):
+        return None
+    who, words = "", line
+    for name, before in (("UCX: ", _UCX), ("NVSHMEM: ", _NVSHMEM)):
+        if opened := before.match(line):
+            who, words = name, line[opened.end() :]
+            break
+    errno = next((each for each, shape in _SAID if shape.search(words)), Errno.NONE)
+    return VerbsTrouble(trouble, who + " ".join(words.split())[:_SHOWN], errno)

@@ -1,0 +1,1 @@
+"""Settings in the firmware of HCAs: read, planned, written on consent, taken back."""

@@ -1,0 +1,143 @@
+"""What jobs do meanwhile: the bandwidth of each communicator against what its nodes' paths carry.
+
+Held against sound nodes, so that what a node's own evidence says against it is a suspect and no
+excuse: GPUDirect that cannot work, a bridge that redirects, an IOMMU that translates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from toolkit.checks.check import Status
+from toolkit.checks.traffic.verdict import REACHED, SHORT
+from toolkit.compat.throughput import Constants, Range
+from toolkit.facts.nccl.inspector import CommunicatorRun
+from toolkit.facts.nccl.nccl_tests import CollectiveRun
+from toolkit.features.predict.plan.totals import (
+    NodeInputs,
+    NodeTotal,
+    Prediction,
+    predict_inputs,
+)
+from toolkit.features.predict.plan.what_if import parse_wishes, with_wishes
+from toolkit.throughput.estimate import Estimate
+from toolkit.throughput.inputs import Load
+
+_LARGE = 64 << 20  # bytes below which launches count, and no bandwidth is told
+_LESS = 0.9  # what a node loses before it is a suspect
+_RINGS = frozenset({"allreduce", "allgather", "reducescatter", "broadcast", "reduce"})
+
+
+@dataclass(frozen=True, slots=True)
+class JobNode:
+    """One node as it stands, and as it would be without what its evidence says against it."""
+
+    told: NodeInputs
+    now: Prediction
+    sound: Prediction
+
+
+@dataclass(frozen=True, slots=True)
+class JobVerdict:
+    run: CommunicatorRun
+    status: Status
+    why: str  # in one sentence, for who reads nothing else
+    carried: Estimate | None  # of the slowest of its nodes; None where nothing is told
+    suspects: tuple[str, ...] = ()  # "gpu017 (acs.redirect)"
+
+    @property
+    def ratio(self) -> float | None:
+        return self.run.bus / self.carried.value if self.carried else None
+
+
+def job_node(told: NodeInputs, now: Prediction, c: Constants) -> JobNode:
+    sound = with_wishes(told, parse_wishes("acs=off,iommu=pt,gdr=on"))
+    return JobNode(told, now, predict_inputs(sound, Load(), c))
+
+
+def of_nccl_tests(run: CollectiveRun, name: str) -> CommunicatorRun:
+    """A test that somebody ran, as if it were the only communicator of a job."""
+    largest, hosts = run.largest, tuple(dict.fromkeys(each.host for each in run.gpus))
+    return CommunicatorRun(
+        "all", "", run.test, largest.size, largest.best, len(run.gpus), run.nodes, hosts, 1, name
+    )
+
+
+def judge_job(run: CommunicatorRun, nodes: Mapping[str, JobNode], c: Constants) -> JobVerdict:
+    """:param nodes: by their names; a job's are found by name, or by what stands before a dot."""
+    known = {host: node for host in run.hosts if (node := _found(nodes, host))}
+
+    def unknown(why: str) -> JobVerdict:
+        return JobVerdict(run, Status.UNKNOWN, why, None)
+
+    if run.nodes < 2:
+        return JobVerdict(run, Status.NA, "within one node", None)
+    if run.test.lower().replace("_", "") not in _RINGS:
+        return unknown("no ring: not predicted")
+    if run.size < _LARGE:
+        return unknown("messages too small to tell: 64 MiB and more do")
+    totals = {host: node.sound.total for host, node in known.items() if node.sound.total}
+    if not totals:
+        return unknown(f"no evidence of its nodes: {', '.join(run.hosts[:3]) or 'not named'}")
+    bounds = {host: _carried(total, run, c) for host, total in totals.items()}
+    slowest = min(bounds, key=lambda host: bounds[host].value)
+    carried = bounds[slowest]
+    if carried.open:
+        return unknown(f"the rate of {slowest}'s HCAs is not told: --what-if rate=400 says it")
+    ratio = run.bus / carried.value
+    status, words = Status.UNKNOWN, "less than expected, and within what is not known"
+    if ratio >= REACHED:
+        status, words = Status.PASS, "as it should"
+    elif ratio < SHORT and run.bus < carried.low:
+        status, words = Status.FAIL, "short"
+    suspects = () if status is Status.PASS else _suspects(known, bounds, slowest)
+    missing = [host for host in run.hosts if host not in totals]
+    if missing:
+        words += f"; no evidence of {', '.join(missing[:3])}"
+    return JobVerdict(run, status, words, carried, suspects)
+
+
+def _found(nodes: Mapping[str, JobNode], host: str) -> JobNode | None:
+    short = host.partition(".")[0]
+    return nodes.get(host) or nodes.get(short)
+
+
+def _carried(total: NodeTotal, run: CommunicatorRun, c: Constants) -> Estimate:
+    """What the HCAs carry of a communicator that has so many ranks on a node."""
+    spread = c["ring-efficiency-many"].over(c["ring-efficiency"])
+    share = min(1.0, run.ranks / run.nodes / len(total.hcas))
+    found = total.with_gdr
+    span = Range(found.value, found.low, found.high) * share
+    if run.nodes > 2:
+        span *= spread
+    return replace(found, value=span.value, low=span.low, high=span.high)
+
+
+def _suspects(
+    known: Mapping[str, JobNode], bounds: Mapping[str, Estimate], slowest: str
+) -> tuple[str, ...]:
+    """What a node's evidence has against it; else which node bounds the others."""
+    found = []
+    for host, node in known.items():
+        reasons = _reasons(node)
+        if reasons:
+            found.append(f"{host} ({', '.join(reasons)})")
+    most = max(each.value for each in bounds.values())
+    if not found and bounds[slowest].value < _LESS * most:
+        found.append(f"{slowest} ({bounds[slowest].limit})")
+    return tuple(found)
+
+
+def _reasons(node: JobNode) -> tuple[str, ...]:
+    """By the checks' names, of what makes the node slower than it would be."""
+    sound = {(each.gpu, each.hca): each for each in node.sound.nearest}
+    told = {(each.gpu, each.hca): each for each in node.told.pairs}
+    reasons: dict[str, None] = {}
+    for each in node.now.nearest:
+        key = (each.gpu, each.hca)
+        if each.blocked:
+            reasons[f"without GPUDirect: {each.blocked}"] = None
+        elif each.collective.value < _LESS * sound[key].collective.value:
+            reasons["acs.redirect" if told[key].redirects else "iommu.passthrough"] = None
+    return tuple(reasons)

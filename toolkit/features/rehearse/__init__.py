@@ -1,0 +1,1 @@
+"""Rehearsal of an upgrade: what nodes would gain and lose."""
