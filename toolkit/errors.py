@@ -84,10 +84,20 @@ class ToolkitError(Exception):
         super().__init__(message)
         self.hint = hint or self.usual
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """As it is, for another process: not made again of other arguments."""
+        return _made, (type(self), self.args), self.__dict__
+
     @property
     def own_hint(self) -> str:
         """What is to be done about this one, rather than about any of its kind."""
         return "" if self.hint == self.usual else self.hint
+
+
+def _made(kind: type[ToolkitError], args: tuple[object, ...]) -> ToolkitError:
+    made = kind.__new__(kind)
+    made.args = args
+    return made
 
 
 class UsageError(ToolkitError):

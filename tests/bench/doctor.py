@@ -4,7 +4,9 @@
 
 A round runs every contender once, one after the other, so that whatever else the machine
 does falls on all of them; what counts are the ratios within a round. All of them run the
-same probe on the same simulated node, except the last, which reads some of it by modules.
+same probe on the same simulated node, except the last, which reads some of it by modules. Those
+of others lie in environments of their own, which the first run makes from tests/bench/peers.lock
+and tests/fleet/ansible.lock.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.fleet.ansible import programs
 from tests.fleet.sshd import many
 from toolkit.demo.create import environment
 from toolkit.demo.fleet import prepare
@@ -40,7 +43,7 @@ READS = tuple(
 class Contender:
     name: str
     command: Callable[[Site], list[str]]
-    needs: str = ""  # a program
+    needs: str = ""  # a program of the machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,44 @@ def openssh(site: Site) -> list[str]:
     return ["sh", "-c", loop]
 
 
+def clush(site: Site) -> list[str]:
+    program = Path(sys.executable).with_name("clush")  # of ClusterShell, which we need ourselves
+    last = f"{site.hosts - 1:03d}"
+    run = f"{program} -w 'n[000-{last}]' -f 64 -o '-F {site.ssh_config}' sh -s <{site.probe}"
+    return ["sh", "-c", f"{run} >{site.folder}/out.clush"]
+
+
+def asyncssh(site: Site) -> list[str]:
+    return loop(site, "asyncssh")
+
+
+def fabric(site: Site) -> list[str]:
+    return loop(site, "fabric")
+
+
+def loop(site: Site, library: str) -> list[str]:
+    files = (site.inventory, site.ssh_config, str(site.probe))
+    return [str(peers() / "python"), str(ROOT / "tests/bench/peer_loops.py"), library, *files]
+
+
+def pyinfra(site: Site) -> list[str]:
+    names = [line.split()[0] for line in Path(site.inventory).read_text().splitlines()]
+    inventory, deploy = site.folder / "inventory.py", site.folder / "deploy.py"
+    known = {
+        "ssh_config_file": site.ssh_config,
+        "ssh_known_hosts_file": f"{site.folder}/known_hosts",
+    }
+    inventory.write_text(f"nodes = {[(name, known) for name in names]!r}\n")
+    script = f"server.script(src={str(site.probe)!r})"
+    deploy.write_text(f"from pyinfra.operations import server\n{script}\n")
+    return [str(peers() / "pyinfra"), "-y", "--parallel", "64", str(inventory), str(deploy)]
+
+
+def peers() -> Path:
+    """The programs of those that are asked for by name alone."""
+    return programs(Path(__file__).with_name("peers.lock"), "pyinfra")
+
+
 def ansible_script(site: Site) -> list[str]:
     return [*ansible(site), "-m", "script", "-a", str(site.probe)]
 
@@ -92,20 +133,23 @@ def ansible_modules(site: Site) -> list[str]:
     playbook = site.folder / "reads.yml"
     tasks = "".join(f"    - shell: {read}\n" for read in READS)
     playbook.write_text(f"- hosts: all\n  gather_facts: false\n  tasks:\n{tasks}")
-    program = shutil.which("ansible-playbook") or "ansible-playbook"
-    return [program, "-i", site.inventory, "-f", "64", str(playbook)]
+    return [str(programs() / "ansible-playbook"), "-i", site.inventory, "-f", "64", str(playbook)]
 
 
 def ansible(site: Site) -> list[str]:
-    return [shutil.which("ansible") or "ansible", "all", "-i", site.inventory, "-f", "64"]
+    return [str(programs() / "ansible"), "all", "-i", site.inventory, "-f", "64"]
 
 
 CONTENDERS = (
     Contender("doctor", ours),
     Contender("bare paramiko loop, same probe", bare),
     Contender("OpenSSH client loop, same probe", openssh, "ssh"),
-    Contender("ansible, script module, same probe", ansible_script, "ansible"),
-    Contender("ansible, 4 of the reads by modules", ansible_modules, "ansible-playbook"),
+    Contender("clush, same probe", clush, "ssh"),
+    Contender("asyncssh loop, same probe", asyncssh),
+    Contender("Fabric, 64 threads, same probe", fabric),
+    Contender("pyinfra, server.script, same probe", pyinfra),
+    Contender("ansible, script module, same probe", ansible_script, "ssh"),
+    Contender("ansible, 4 of the reads by modules", ansible_modules, "ssh"),
 )
 
 
@@ -136,11 +180,12 @@ def site(count: int) -> Iterator[Site]:
 
 def measured(contender: Contender, where: Site) -> tuple[float, float]:
     """Wall-clock seconds, and processor seconds of the controller with its children."""
+    command = contender.command(where)  # which may install the contender
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     begun = time.monotonic()
     settings = {"ANSIBLE_PIPELINING": "1", "ANSIBLE_SSH_ARGS": "", "PYTHONPATH": str(ROOT)}
     ended = subprocess.run(
-        contender.command(where),
+        command,
         cwd=ROOT,
         env=os.environ | settings | {"XDG_STATE_HOME": str(where.folder / "state")},
         stdin=subprocess.DEVNULL,

@@ -1,6 +1,6 @@
 """A thousand captured nodes, judged on one core: how long, how much memory, and where it goes.
 
-    python -m tests.bench.judge [--nodes 1000] [--unlike] [--profile]
+    python -m tests.bench.judge [--nodes 1000] [--unlike] [--profile | --verbs]
 
 The captures are what our own probe prints on simulated nodes of full size (8 GPUs, 8 HCAs,
 four NVSwitches, all their ports), healthy and ill, with names of their own. Each is read
@@ -8,13 +8,16 @@ from disk, judged by every check and folded into one report, as ``doctor --from 
 With ``--unlike`` each differs as another machine of its kind would: its boot, its GUIDs, the
 serial numbers of its GPUs, and registers in the config space of each of its PCI functions.
 The memory is told at a tenth of the nodes and at all of them: what grows with a node is what
-the report keeps of it.
+the report keeps of it. With ``--verbs`` the verbs are run instead, as an operator does, on all
+processors that this process may use: told is what all their processes took together.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import cProfile
+import ctypes
 import gc
 import os
 import pstats
@@ -32,7 +35,7 @@ from pathlib import Path
 from toolkit.checks.judged import Judged
 from toolkit.demo.create import environment, make_node
 from toolkit.demo.nodes import READY
-from toolkit.errors import Outcome
+from toolkit.errors import ExitCode, Outcome
 from toolkit.node.collect import probe_script
 from toolkit.report.table import Painter
 from toolkit.report.text import report
@@ -43,6 +46,7 @@ from toolkit.want import Want
 LIKE = ("demo-healthy", "demo-stub", "demo-acs", "demo-kernel", "demo-rocky")
 LIMIT_S = 60.0
 TODAY = date(2026, 11, 21)
+_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of prctl(2)
 
 
 _CONFIG = re.compile(r"^= pci-config .*\n(?:\|.*\n)*", re.MULTILINE)
@@ -130,6 +134,25 @@ def _held_kib(folder: Path, count: int) -> float:
     return (after - before) / 1024
 
 
+def measured(folder: Path, *words: str) -> str:
+    """A verb on the folder: wall clock, processor of all its processes, and the largest of them."""
+    ctypes.CDLL(None).prctl(_SUBREAPER, 1)  # those that outlive the verb are waited for here
+    before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    command = [sys.executable, "-m", "toolkit.cli", *words, "--from", str(folder), "--quiet"]
+    with tempfile.TemporaryDirectory() as state:
+        env = os.environ | {"XDG_STATE_HOME": state}
+        done = subprocess.run(command, env=env, stdout=subprocess.DEVNULL, check=False)
+    assert done.returncode == ExitCode.FAILED, done.returncode
+    wall = time.monotonic() - begun
+    with contextlib.suppress(ChildProcessError):
+        while os.wait():
+            pass
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
+    largest = used.ru_maxrss / 1024
+    return f"{words[0]:<10} {wall:6.1f} s, {cpu:.1f} s of processor, {largest:.0f} MiB at most"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=1000)
@@ -137,7 +160,17 @@ def main() -> None:
         "--unlike", action="store_true", help="each node has its own GUIDs and more"
     )
     parser.add_argument("--profile", action="store_true", help="say where the time goes")
+    parser.add_argument("--verbs", action="store_true", help="run doctor and report --html")
     chosen = parser.parse_args()
+    if chosen.verbs:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name, "evidence")
+            folder.mkdir()
+            fill(folder, chosen.nodes, all_unlike=chosen.unlike)
+            print(f"processors {len(os.sched_getaffinity(0))}")
+            print(measured(folder, "doctor"))
+            print(measured(folder, "report", "--html", str(Path(name, "page.html"))))
+        return
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

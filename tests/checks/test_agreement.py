@@ -7,7 +7,7 @@ import pytest
 from tests.evidence.board import BOARD, GPUS, HCAS
 from tests.evidence.build import INFINIBAND, node
 from tests.evidence.frames import DENIED, Override
-from toolkit.checks.agreement import RULES, Agreement, SetVerdict
+from toolkit.checks.agreement import RULES, Agreement, SetVerdict, SmallSheets
 from toolkit.checks.check import Impact, Status
 from toolkit.groups import SiteWants
 from toolkit.report.between import between_document, between_lines
@@ -44,9 +44,10 @@ def qos(trust: str, enabled: str) -> str:
 def judged(
     frames: dict[str, Frames], names: list[str] = NAMES, wants: SiteWants | Want | None = None
 ) -> dict[str, SetVerdict]:
-    agreement = Agreement(wants or Want())
+    agreement, small = Agreement(wants or Want()), SmallSheets()
     for name in names:
-        agreement.add(name, node({"hostname": f"{name}\n", **frames.get(name, {})}))
+        frames_of = {"hostname": f"{name}\n", **frames.get(name, {})}
+        agreement.take(small.make(name, node(frames_of)))
     return {each.rule.id: each for each in agreement.verdicts()}
 
 
@@ -124,10 +125,10 @@ def test_one_that_has_something_else_is_named_with_what_the_others_have(
 
 
 def test_a_gpu_that_is_further_from_its_hca_than_on_the_others_is_named() -> None:
-    agreement = Agreement(Want())
+    agreement, small = Agreement(Want()), SmallSheets()
     for name in NAMES:
         board = BOARD.without(HCAS[0]) if name == "gpu007" else BOARD
-        agreement.add(name, node({"hostname": f"{name}\n"}, board=board))
+        agreement.take(small.make(name, node({"hostname": f"{name}\n"}, board=board)))
     found = {each.rule.id: each for each in agreement.verdicts()}
     [one] = found["between.gpu-rail"].differing
     assert (one.hosts, one.items, one.norm) == (("gpu007",), (GPUS[0],), "PIX")

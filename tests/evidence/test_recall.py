@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import random
+import re
 import weakref
 from collections.abc import Sequence
 from functools import partial
@@ -114,6 +115,18 @@ def test_a_frame_that_differs_is_read_and_no_other(monkeypatch: pytest.MonkeyPat
     judge(node({"limits": "root hard memlock 64\n"}), WANTS[0])
     assert "limits" in looked
     assert "nvidia-smi-q" not in looked
+
+
+def test_a_machine_with_other_addresses_in_its_config_spaces_is_judged_by_the_first_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    judge(node(), WANTS[0])
+    looked = calls_of(monkeypatch)
+    config = node().text("pci-config")
+    other = re.sub(r"(?m)^(000010) .*$", r"\1" + " a5" * 16, config)
+    assert other != config
+    judge(node({"pci-config": other}), WANTS[0])
+    assert looked == ["pci-config"]
 
 
 class Small(Reading):

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.evidence.board import BRIDGE, Fn, od, space
+from tests.evidence.board import BRIDGE, GIB, Fn, Registers, od, space
+from tests.laws import tried
 from toolkit.errors import NoEvidence, Unparsable
-from toolkit.facts.pci.config_space import REDIRECT, Acs, Ats, ConfigSpace
+from toolkit.facts.pci.config_space import REDIRECT, Acs, Ats, ConfigSpace, as_read
+from toolkit.facts.pci.link_control import read_link_control, read_sriov
+from toolkit.facts.pci.pcie_caps import card_in_slot, read_express, read_resizable
 
 ADDRESS = "0000:17:00.0"
 
@@ -131,3 +136,56 @@ def test_address_translation_services() -> None:
     assert parsed(bytes(data)).ats() == Ats(enabled=False)
     data[0x106:0x108] = b"\x00\x80"
     assert parsed(bytes(data)).ats() == Ats(enabled=True)
+
+
+READERS: tuple[Callable[[ConfigSpace], object], ...] = (
+    *(ConfigSpace.express, ConfigSpace.acs, ConfigSpace.acs_registers, ConfigSpace.ats),
+    *(read_express, read_link_control, read_sriov, read_resizable, card_in_slot),
+)
+FULL = space(
+    Fn(
+        *(ADDRESS, "pci0000:15", (0x1000, 0xC030), BRIDGE),
+        acs=0x1D,
+        ats=True,
+        express=Registers(rebar=(GIB, 4 * GIB), vfs=8),
+    )
+)
+
+
+def told(read: Callable[[ConfigSpace], object], data: bytes) -> object:
+    try:
+        return read(ConfigSpace(ADDRESS, data))
+    except NoEvidence as why:
+        return type(why), str(why), why.hint
+
+
+@tried(1000)
+@given(
+    st.dictionaries(st.integers(0, 0x180), st.integers(0, 255), max_size=12),
+    st.sampled_from((4096, 4096, 256, 64, 65, 0x36, 8, 3, 0)),
+)
+def test_what_is_left_out_of_a_config_space_is_read_by_nobody(
+    changes: dict[int, int], size: int
+) -> None:
+    """Whatever stands in it: chains that lead into one another, and spaces that are cut."""
+    data = bytearray(FULL)
+    for at, byte in changes.items():
+        data[at] = byte
+    whole = bytes(data[:size])
+    kept = as_read(whole)
+    assert len(kept) == len(whole)
+    for read in READERS:
+        assert told(read, kept) == told(read, whole), read
+
+
+def test_equal_functions_are_equal_whatever_addresses_and_serial_numbers_they_have() -> None:
+    one, other = bytearray(FULL), bytearray(FULL)
+    for data, byte in ((one, 0x11), (other, 0x22)):
+        data[0x10:0x34] = bytes([byte]) * 0x24  # regions and windows
+        data[0x300:0x304] = b"\x03\0" + data[0x102:0x104]  # a serial number amid the chain
+        data[0x304:0x30C] = bytes([byte]) * 8
+        data[0x102:0x104] = b"\x01\x30"
+        assert ConfigSpace("", bytes(data)).extended(0x0003) == 0x300
+        assert told(read_sriov, bytes(data)) == told(read_sriov, FULL)
+    assert one != other
+    assert as_read(bytes(one)) == as_read(bytes(other))

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import yaml
@@ -24,26 +25,29 @@ _RECAP = re.compile(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)\s+unreachable=(\d+)\s+fa
 LIMIT_S = 300  # for one run, on a machine that has other work
 
 
-def _name() -> str:
+def _name(lock: Path, package: str) -> str:
     """ "ansible-core-2.19.14": a new lock makes a new environment."""
-    line = next(x for x in _LOCK.read_text().split("\n") if x.startswith("ansible-core=="))
+    line = next(x for x in lock.read_text().split("\n") if x.startswith(f"{package}=="))
     return line.split()[0].replace("==", "-")
 
 
-def _install(folder: Path) -> None:
+def _install(lock: Path, package: str, folder: Path) -> None:
     python = folder / "bin" / "python"
     subprocess.run((sys.executable, "-m", "venv", "--without-pip", str(folder)), check=True)
     pip = (sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet")
-    subprocess.run((*pip, "--require-hashes", "-r", str(_LOCK)), check=True)
+    subprocess.run((*pip, "--require-hashes", "-r", str(lock)), check=True)
     # The folder is renamed when it is whole, and ansible-lint starts its programs by name.
-    for script in (folder / "bin").glob("ansible*"):
-        text = script.read_text().replace(str(folder), str(cache() / _name()))
+    for script in (folder / "bin").glob(f"{package.partition('-')[0]}*"):
+        text = script.read_text().replace(str(folder), str(cache() / _name(lock, package)))
         script.write_text(text)
 
 
-def programs() -> Path:
-    """The folder of ansible-playbook and its like, installed once."""
-    return kept(_name(), _install) / "bin"
+def programs(lock: Path = _LOCK, package: str = "ansible-core") -> Path:
+    """The folder of ansible-playbook and its like, or of another lock's, installed once.
+
+    :param package: of the lock, by whose version the environment is called.
+    """
+    return kept(_name(lock, package), partial(_install, lock, package)) / "bin"
 
 
 def without_python(folder: Path) -> str:

@@ -194,6 +194,7 @@ class Sshd:
             "LogLevel VERBOSE",
             "MaxStartups 500",
             "UseDNS no",
+            "Subsystem sftp internal-sftp",
         )
         if self._env:
             yield "SetEnv " + " ".join(f'"{key}={value}"' for key, value in self._env.items())

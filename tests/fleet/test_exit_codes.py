@@ -73,7 +73,7 @@ def test_4_when_a_host_is_out_of_reach_and_the_others_are_told_of(gdr: Run) -> N
 
 
 def test_5_when_apply_stops_and_it_says_what_stands(gdr: Run, tmp_path: Path) -> None:
-    gdr("hosts", "--hosts", "demo-iommu")  # makes its tree
+    gdr("capture", "--hosts", "demo-iommu", "--out", str(tmp_path / "out"))  # makes its tree
     nodes = tmp_path / "gdr-toolkit/demo" / demo_folder().name / "nodes"
     for file in LOCKING:
         (nodes / "demo-iommu/tree" / file).unlink()

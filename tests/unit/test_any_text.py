@@ -65,7 +65,7 @@ def zipped(files: dict[str, bytes]) -> bytes:
 
 
 def keys(*sources: Path) -> dict[str, list[str]]:
-    return {name: list(evidence.frames) for name, evidence in read_all(sources, [])}
+    return {name: list(evidence.frames) for name, evidence in read_all(sources, [], read_saved)}
 
 
 PACKED: dict[str, Callable[[bytes], bytes]] = {
@@ -176,11 +176,11 @@ def test_of_several_files_one_that_is_nothing_is_beside_the_others(tmp_path: Pat
     (tmp_path / "a.txt").write_text("hello\n")
     (tmp_path / "b.txt").write_text(MATRIX)
     aside: list[Foreign] = []
-    found = read_all([tmp_path / "a.txt", tmp_path / "b.txt"], aside)
+    found = read_all([tmp_path / "a.txt", tmp_path / "b.txt"], aside, read_saved)
     assert [name for name, _ in found] == ["b"]
     assert [each.first for each in aside] == ["hello"]
     with pytest.raises(UsageError, match=r"a\.txt: not recognised"):
-        list(read_all([tmp_path / "a.txt"], []))
+        list(read_all([tmp_path / "a.txt"], [], read_saved))
 
 
 def test_two_files_of_one_name_stay_two(tmp_path: Path) -> None:

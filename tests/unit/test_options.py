@@ -48,6 +48,13 @@ def test_an_option_that_was_not_given_is_not_empty(tmp_path: Path) -> None:
     assert gdr("hosts", "--hosts", "demo-healthy", state=tmp_path).returncode == ExitCode.OK
 
 
+def test_the_hosts_of_the_demo_are_listed_and_none_is_made(tmp_path: Path) -> None:
+    told = gdr("hosts", "--hosts", "demo", "--exclude", "demo-stub", state=tmp_path).stdout
+    assert ["demo-iommu", "127.0.0.1", "root", "-"] in [row.split()[:4] for row in told.split("\n")]
+    assert "demo-stub" not in told
+    assert not [*tmp_path.iterdir()]
+
+
 @pytest.mark.parametrize("words", [("checks",), ("hosts", "--limit", ""), ("hsots",)])
 def test_the_command_of_a_checkout_ends_as_a_verb_does(
     tmp_path: Path, words: tuple[str, ...]

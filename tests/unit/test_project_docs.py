@@ -187,7 +187,7 @@ def test_locks_are_made_by_uv_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         generate.locks()
     (tmp_path / "uv").touch(mode=0o755)
     runtime, development, *apart = generate.locks()
-    names = ("bmc/emulator", "fleet/ansible", "kube/schemas")
+    names = ("bmc/emulator", "fleet/ansible", "kube/schemas", "bench/peers")
     assert [words[-1] for words in apart] == [f"tests/{name}.lock" for name in names]
     assert "--generate-hashes" in runtime
     assert development[-4:] == (

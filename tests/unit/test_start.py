@@ -16,6 +16,7 @@ from toolkit.errors import UsageError
 
 ROOT = Path(__file__).parents[2]
 HEAVY = "jinja2 sushy elftools rich paramiko toolkit.verbs.connect toolkit.checks.kernel.forecast"
+HEAVY += " toolkit.verbs.workers multiprocessing"
 COUNTED = """
 import sys
 from toolkit.cli import main

@@ -204,31 +204,41 @@ def _of_kind(topic: str, kind: Kind) -> Iterator[Disagreement]:
 
 
 @dataclass(slots=True)
-class Agreement:
-    """Gathers small sheets of nodes, one after the other, and judges them together."""
+class SmallSheets:
+    """Makes sheets of what nodes have between them, and no more."""
 
-    wants: Wants
-    _sheets: dict[int, list[Sheet]] = field(default_factory=dict)  # by what is wanted of a group
     _topics: dict[str, Answers[Section]] = field(
         default_factory=lambda: {rule.id: Answers(_MANY) for rule in RULES}
     )
     _layouts: Answers[tuple[tuple[str, str], ...]] = field(default_factory=lambda: Answers(_MANY))
     _met: dict[Section, Section] = field(default_factory=dict)
 
-    def add(self, host: str, evidence: Evidence) -> None:
-        """One node. Not to be called from two threads at once."""
+    def make(self, host: str, evidence: Evidence) -> Sheet:
+        """One node's. Not to be called from two threads at once."""
         node = Node(evidence)
         sections = tuple(
             self._topics[rule.id].ask(node.sources, partial(self._section, rule, node.fresh()))
             for rule in RULES
         )
-        places = self._layouts.ask(node.sources, partial(_layout, node.fresh()))
-        group = number_of(self.wants.of(host))
-        self._sheets.setdefault(group, []).append(Sheet(host, sections, places))
+        return Sheet(
+            host, sections, self._layouts.ask(node.sources, partial(_layout, node.fresh()))
+        )
 
     def _section(self, rule: SetRule, node: Node) -> Section:
         found = Section(rule.topic.name, traits(node, rule.topic), rule.topic.placed)
         return self._met.setdefault(found, found)
+
+
+@dataclass(slots=True)
+class Agreement:
+    """Gathers small sheets of nodes, one after the other, and judges them together."""
+
+    wants: Wants
+    _sheets: dict[int, list[Sheet]] = field(default_factory=dict)  # by what is wanted of a group
+
+    def take(self, sheet: Sheet) -> None:
+        """One node's. Not to be called from two threads at once."""
+        self._sheets.setdefault(number_of(self.wants.of(sheet.host)), []).append(sheet)
 
     def verdicts(self) -> tuple[SetVerdict, ...]:
         """None where there are not two nodes of one group."""

@@ -6,14 +6,13 @@ some sources is remembered by what they said: see toolkit/facts/recall.py.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
 from toolkit.checks.all import ALL
-from toolkit.checks.check import Check, Status, number_of
+from toolkit.checks.check import Status, Verdict
 from toolkit.checks.consumers.taken import taken
 from toolkit.errors import read_or
 from toolkit.evidence import Evidence
@@ -21,9 +20,9 @@ from toolkit.facts.comparables import TOPICS, Topic, Trait, layout, traits
 from toolkit.facts.node.node import Node
 from toolkit.facts.recall import Answers
 from toolkit.groups import Wants
-from toolkit.want import Want
 
 T = TypeVar("T")
+Layout = tuple[tuple[str, str], ...]
 VERDICT = "check"
 _MOST = 4000  # answers kept of one question
 
@@ -41,7 +40,7 @@ class Section:
 class Sheet:
     host: str
     sections: tuple[Section, ...]
-    layout: tuple[tuple[str, str], ...] = ()  # address and product of PCI functions, in bus order
+    layout: Layout = ()  # address and product of PCI functions, in bus order
 
 
 class Sheets:
@@ -50,28 +49,34 @@ class Sheets:
     def __init__(self, wants: Wants) -> None:
         self._wants = wants
         self._topics = {each.name: Answers[Section](_MOST) for each in TOPICS}
-        self._statuses = defaultdict[str, Answers[Trait]](lambda: Answers(_MOST))
-        self._layouts = Answers[tuple[tuple[str, str], ...]](_MOST)
+        self._layouts = Answers[Layout](_MOST)
+        self._parts = Answers[tuple[tuple[Section, ...], Layout]](_MOST)
         self._met: dict[Section, Section] = {}
 
     def make(self, host: str, evidence: Evidence) -> Sheet:
         """One node's sheet. Not to be called from two threads at once."""
         node = Node(evidence)
         want = taken(node.fresh(), self._wants.of(host))
-        wanted = number_of(want)
+        return self.of(host, node, [check(node, want) for check in (*ALL, *want.own)])
 
-        def ask(answers: Answers[T], question: Callable[[Node], T], more: object = None) -> T:
-            return answers.ask(node.sources, partial(question, node.fresh()), more)
+    def of(self, host: str, node: Node, verdicts: Iterable[Verdict]) -> Sheet:
+        """The same of one that was judged, by every check. Likewise not from two threads."""
+        statuses = tuple((each.check.id, each.status) for each in verdicts)
+        sections = partial(self._sections, node, statuses)
+        return Sheet(host, *self._parts.ask(node.sources, sections, statuses))
 
-        sections = [
-            ask(self._topics[topic.name], partial(self._section, topic)) for topic in TOPICS
-        ]
-        statuses = tuple(
-            ask(self._statuses[each.id], partial(_status, each, want), wanted)
-            for each in (*ALL, *want.own)
+    def _sections(
+        self, node: Node, statuses: tuple[tuple[str, Status], ...]
+    ) -> tuple[tuple[Section, ...], Layout]:
+        def ask(answers: Answers[T], question: Callable[[Node], T]) -> T:
+            return answers.ask(node.sources, partial(question, node.fresh()))
+
+        topics = [ask(self._topics[topic.name], partial(self._section, topic)) for topic in TOPICS]
+        verdicts = tuple(
+            Trait(name, None if status is Status.UNKNOWN else status.value)
+            for name, status in statuses
         )
-        sections.append(self._same(Section(VERDICT, statuses)))
-        return Sheet(host, tuple(sections), ask(self._layouts, _layout))
+        return (*topics, self._same(Section(VERDICT, verdicts))), ask(self._layouts, _layout)
 
     def _section(self, topic: Topic, node: Node) -> Section:
         return self._same(Section(topic.name, traits(node, topic), topic.placed))
@@ -81,10 +86,5 @@ class Sheets:
         return self._met.setdefault(section, section)
 
 
-def _status(check: Check, want: Want, node: Node) -> Trait:
-    verdict = check(node, want)
-    return Trait(check.id, None if verdict.status is Status.UNKNOWN else verdict.status.value)
-
-
-def _layout(node: Node) -> tuple[tuple[str, str], ...]:
+def _layout(node: Node) -> Layout:
     return read_or(lambda: layout(node), ())

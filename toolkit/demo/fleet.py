@@ -109,6 +109,21 @@ class DemoFleet:
         self.close()
 
 
+def named(expression: str, state_dir: Path) -> tuple[Host, ...]:
+    """The same nodes, of which none is made or served: their ports are chosen when they are.
+
+    :raises UsageError: when the expression names no demo node.
+    """
+    return tuple(_host(state_dir, name, 0) for name in _names(expression))
+
+
+def _names(expression: str) -> tuple[str, ...]:
+    """:raises UsageError: when the expression names no demo node."""
+    if names := fleet_names(expression):
+        return names
+    raise UsageError(f"{expression}: names no demo node", hint="demo, demo-all, demo[001-200]")
+
+
 def start(expression: str, state_dir: Path) -> DemoFleet:
     """Serve the nodes that ``expression`` names, making those that are not there yet.
 
@@ -118,9 +133,7 @@ def start(expression: str, state_dir: Path) -> DemoFleet:
     :raises UsageError: when the expression names no demo node, or none can be made.
     :raises ToolkitError: when the server does not come up.
     """
-    names = fleet_names(expression)
-    if not names:
-        raise UsageError(f"{expression}: names no demo node", hint="demo, demo-all, demo[001-200]")
+    names = _names(expression)
     prepare(state_dir, names)
     server = subprocess.Popen(
         [sys.executable, "-m", "toolkit.demo", "serve", str(state_dir.resolve()), *names],

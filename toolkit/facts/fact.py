@@ -29,8 +29,16 @@ class Known:
             return False
         if self.error is not None and other.error is not None:
             return (self.error.args, vars(self.error)) == (other.error.args, vars(other.error))
+        if self.value != other.value:
+            return False
         # Of equal values the order of keys, or a field that does not count, may still differ.
-        return bool(self.value == other.value) and repr(self.value) == repr(other.value)
+        plain = _plain(self.value) and _plain(other.value)
+        return plain or repr(self.value) == repr(other.value)
+
+
+def _plain(value: object) -> bool:
+    """Whether it is its text or bytes, and nothing beside, so that an equal one is the same."""
+    return type(value) in {str, bytes} or (type(value) is tuple and all(map(_plain, value)))
 
 
 class Citing(Protocol):

@@ -41,7 +41,7 @@ class Sources:
         self.kind = kind
         self.memo: dict[str, Any] = {}  # facts by name: see fact.Known
         self.asked: dict[Key, None] = {}  # in the order in which they were asked for
-        self._tokens: dict[Key, Hashable] = {}
+        self.tokens: dict[Key, Hashable] = {}  # those that were asked for
 
     def frame(self, key: str) -> Frame:
         """As ``Evidence.frame``."""
@@ -76,23 +76,22 @@ class Sources:
 
     def token(self, key: Key) -> Hashable:
         """What stands for a source: the digest of a frame, or the number of a fact's value."""
-        known = self._tokens.get(key)
+        known = self.tokens.get(key)
         if known is None:
-            known = self._digest(key) if isinstance(key, str) else key.number(self)
-            self._tokens[key] = known
+            known = self._told(key) if isinstance(key, str) else key.number(self)
+            self.tokens[key] = known
         return known
 
-    def _digest(self, key: str) -> bytes:
-        """Of all that reading this frame could tell."""
+    def _told(self, key: str) -> Hashable:
+        """All that reading this frame could tell, or its digest."""
         frame = self._evidence.frames.get(key.removeprefix(STATE))
         if frame is not None and key.startswith(STATE):
-            said = f"{frame.state.value} {frame.source}"
-        elif frame is not None:
-            said = f"{frame.state.value} {frame.exit} {frame.source}\n{frame.text}"
-        elif key == ALL:
-            said = f"{self._evidence.complete} {' '.join(self._evidence.frames)}"
-        else:  # whether it was cut off decides
-            said = f"{self._evidence.complete}"
+            return frame.state.value, frame.source
+        if key == ALL:
+            return self._evidence.complete, tuple(self._evidence.frames)
+        if frame is None:
+            return self._evidence.complete  # whether it was cut off decides
+        said = f"{frame.state.value} {frame.exit} {frame.source}\n{frame.text}"
         # By "surrogateescape" two texts with bytes that are no characters could have one digest.
         return blake2b(said.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
@@ -100,7 +99,7 @@ class Sources:
 @dataclass(slots=True)
 class _Leaf(Generic[T]):
     answer: T
-    keys: tuple[Key, ...]  # all sources that it rests on
+    keys: dict[Key, None]  # all sources that it rests on
 
 
 @dataclass(slots=True)
@@ -132,17 +131,19 @@ class Answers(Generic[T]):
 
         :param more: what the answer depends on beside them.
         """
+        at, tokens = self._first.get(more), sources.tokens
+        while isinstance(at, _Branch):
+            # Three thousand times a node: a call of token() for each is felt.
+            token = tokens.get(at.key)
+            at = at.by.get(sources.token(at.key) if token is None else token)
+        if at is not None:
+            sources.asked.update(at.keys)
+            return at.answer
         outer, sources.asked = sources.asked, {}
         try:
-            at = self._first.get(more)
-            while isinstance(at, _Branch):
-                at = at.by.get(sources.token(at.key))
-            if at is None:
-                made = answer()
-                self._keep(more, sources, _Leaf(made, tuple(sources.asked)))
-                return made
-            sources.asked.update(dict.fromkeys(at.keys))
-            return at.answer
+            made = answer()
+            self._keep(more, sources, _Leaf(made, sources.asked))
+            return made
         finally:
             outer.update(sources.asked)
             sources.asked = outer

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from operator import attrgetter
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from toolkit import __version__
 from toolkit.checks.check import Check, Status
@@ -86,11 +86,42 @@ def document_parts(
     """
     head = json.dumps({**_head(verb, profile, outcomes, code, when), **(more or {})}, indent=2)
     yield head.removesuffix("\n}") + ',\n  "hosts": ['
+    written: dict[tuple[int, bool], str] = {}
     for at, outcome in enumerate(outcomes):
-        # No text of JSON holds a line break of its own: lines are those of the layout.
-        lines = json.dumps(_host(outcome), indent=2, ensure_ascii=True).split("\n")
-        yield ("," if at else "") + "".join(f"\n    {line}" for line in lines)
+        yield ("," if at else "") + _host_text(outcome, written)
     yield "\n  ]\n}\n" if outcomes else "]\n}\n"
+
+
+def _host_text(outcome: Outcome[Told], written: dict[tuple[int, bool], str]) -> str:
+    """One host; a verdict, or what a library would do, that many share is written once.
+
+    :param written: of these by identity and whether it is waived, each as it stands there.
+    """
+    text = _indented(_host(outcome, shared=False), 4)
+    judged = outcome.value.judged if outcome.value else None
+    if judged is None:
+        return text
+
+    def put(
+        name: str, things: Iterable[tuple[object, bool]], make: Callable[[Any, bool], Json]
+    ) -> str:
+        parts = []
+        for thing, waived in things:
+            if (key := (id(thing), waived)) not in written:
+                written[key] = _indented(make(thing, waived), 8)
+            parts.append(written[key])
+        # No text of JSON holds a line break of its own: lines are those of the layout.
+        empty = f'\n      "{name}": []'
+        return text.replace(empty, f"{empty[:-1]}{','.join(parts)}\n      ]", 1) if parts else text
+
+    verdicts = ((each, each.waived(judged.today)) for each in judged.verdicts)
+    text = put("verdicts", verdicts, _verdict)
+    return put("chosen", ((each, False) for each in judged.chosen), lambda one, _: _chosen(one))
+
+
+def _indented(value: Json, depth: int) -> str:
+    lines = json.dumps(value, indent=2, ensure_ascii=True).split("\n")
+    return "".join(f"\n{'':{depth}}{line}" for line in lines)
 
 
 def _head(
@@ -159,7 +190,7 @@ def plain(value: object) -> Json:
     return cast("Json", value.value if isinstance(value, Enum) else value)
 
 
-def _host(outcome: Outcome[Told]) -> dict[str, Json]:
+def _host(outcome: Outcome[Told], *, shared: bool = True) -> dict[str, Json]:
     told = outcome.value or Told()
     judged = told.judged
     return {
@@ -168,7 +199,7 @@ def _host(outcome: Outcome[Told]) -> dict[str, Json]:
         "about": dict(judged.about) if judged else {},
         "complete": judged.complete if judged else bool(told.written) and told.complete,
         "error": _error(outcome.error) if outcome.error else None,
-        "verdicts": _verdicts(judged),
+        "verdicts": _verdicts(judged) if shared else [],
         "before": _verdicts(told.before) if told.before else None,
         "plan": _plan(told.plan) if told.plan else None,
         "steps": list(told.steps),
@@ -182,7 +213,7 @@ def _host(outcome: Outcome[Told]) -> dict[str, Json]:
         "known": [picked(each, "id title found effect action checks") for each in judged.known]
         if judged
         else [],
-        "chosen": [_chosen(each) for each in judged.chosen] if judged else [],
+        "chosen": [_chosen(each) for each in judged.chosen] if judged and shared else [],
         "causes": _causes(judged) if judged else [],
         **({"text": _text(judged)} if judged and judged.text else {}),
     }
@@ -233,10 +264,10 @@ def _error(error: ToolkitError) -> dict[str, Json]:
 def _verdicts(judged: Judged | None) -> list[Json]:
     if judged is None:
         return []
-    return [_verdict(each, waived=each.waived(judged.today)) for each in judged.verdicts]
+    return [_verdict(each, each.waived(judged.today)) for each in judged.verdicts]
 
 
-def _verdict(verdict: Verdict, *, waived: bool) -> dict[str, Json]:
+def _verdict(verdict: Verdict, waived: bool) -> dict[str, Json]:
     fix = verdict.check.fix if verdict.finding.status is Status.FAIL else ""
     return {
         **picked(verdict, "check=check.id finding.status check.impact check.tense"),

@@ -122,9 +122,10 @@ def findings(
 def _gaps(judged: Sequence[Judged], paint: Painter) -> list[str]:
     """One paragraph for the hosts that have the same gap, as far as it is told."""
     groups: dict[tuple[int, str, str], list[str]] = {}
+    gaps = [(one, _unexplained(one)) for one in judged]
     for gap in (Gap.LOST, Gap.ROOT, Gap.NOT_COLLECTED, Gap.PATH):
-        for one in judged:
-            ids = [each.check.id for each in _unexplained(one) if each.finding.gap is gap]
+        for one, open_ in gaps:
+            ids = [each.check.id for each in open_ if each.finding.gap is gap]
             if ids:
                 groups.setdefault((len(ids), *_gap(gap, ids, one)), []).append(one.host)
     lines: list[str] = []
@@ -139,10 +140,13 @@ def _gaps(judged: Sequence[Judged], paint: Painter) -> list[str]:
 
 
 def _unexplained(one: Judged) -> list[Verdict]:
-    """Without those that follow from a cause, whose block tells of them."""
+    """What has a gap, without those that follow from a cause, whose block tells of them."""
+    gaps = [each for each in one.verdicts if each.finding.gap is not Gap.NONE]
+    if not gaps:
+        return []
     blocks = (each for each in causes(one) if each.root.finding.gap is Gap.NONE)
     told = {each.check.id for block in blocks for each in block.follows}
-    return [each for each in one.verdicts if each.check.id not in told]
+    return [each for each in gaps if each.check.id not in told]
 
 
 def _gap(gap: Gap, ids: list[str], one: Judged) -> tuple[str, str]:

@@ -88,9 +88,10 @@ def _by_option(host: Host, **said: str) -> Host:
 
 
 @contextmanager
-def open_fleet(access: Access) -> Iterator[Fleet]:
+def open_fleet(access: Access, *, serve: bool = True) -> Iterator[Fleet]:
     """Resolve the hosts and start the demo nodes among them; they end with the block.
 
+    :param serve: False for who asks none of them.
     :raises UsageError: likewise, and for an unknown transport.
     """
     if access.transport not in TRANSPORTS:
@@ -109,8 +110,11 @@ def open_fleet(access: Access) -> Iterator[Fleet]:
         if names_demo(access.hosts, access.inventory or access.hosts_file, access.via):
             from toolkit.demo import fleet as demo  # noqa: PLC0415 only they pay for it
 
-            nodes = stack.enter_context(demo.start(access.hosts, demo_folder()))
-            hosts = narrow(nodes.hosts, NOTHING, exclude=access.exclude, limit=access.limit)
+            if serve:
+                nodes = stack.enter_context(demo.start(access.hosts, demo_folder())).hosts
+            else:
+                nodes = demo.named(access.hosts, demo_folder())
+            hosts = narrow(nodes, NOTHING, exclude=access.exclude, limit=access.limit)
             refuse_many(hosts, yes=access.yes)
             connect = _connector(access, SshConfig(()))
             yield Fleet(hosts, connect, access, demo=True, bmcs=_bmcs(access, hosts, stack))

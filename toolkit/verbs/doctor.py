@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolkit.checks.judged import Judged, judge_node
 from toolkit.errors import Outcome, ToolkitError
 from toolkit.evidence import Evidence, Frame
+from toolkit.facts.text.foreign import Foreign
 from toolkit.groups import Wants
-from toolkit.verbs.each import Alike, on_each, on_saved
+from toolkit.verbs.each import Alike, on_each, on_saved, spread_saved
 from toolkit.verbs.passport import sealed
+from toolkit.verbs.saved import read_all, read_saved
+from toolkit.want import Want
 
 if TYPE_CHECKING:  # who judges what was saved reaches no node
-    from toolkit.checks.agreement import Agreement, SetVerdict
+    from toolkit.checks.agreement import Agreement, SetVerdict, SmallSheets
+    from toolkit.checks.comparison import Sheet
     from toolkit.rollout.runs import RunFolder
     from toolkit.verbs.access import Fleet
+
+
+Judging = Callable[[str, Evidence, Want], Judged]
 
 
 class Gathered:
@@ -26,46 +35,68 @@ class Gathered:
     def __init__(self, wants: Wants) -> None:
         self._wants = wants
         self._first: tuple[str, Evidence] | None = None
+        self._sheets: SmallSheets | None = None
         self._agreement: Agreement | None = None
         self._turn = threading.Lock()
 
     def add(self, name: str, evidence: Evidence) -> None:
         """One node; may be called from many threads. The first waits for a second."""
         with self._turn:
-            if self._agreement is None and self._first is None:
+            if self._first is None:
                 self._first = name, evidence
                 return
-            if self._agreement is None and self._first is not None:
-                from toolkit.checks.agreement import Agreement  # noqa: PLC0415 one node needs none
+            if self._sheets is None:
+                from toolkit.checks.agreement import SmallSheets  # noqa: PLC0415 one node needs none
 
-                self._agreement = Agreement(self._wants)
-                self._agreement.add(*self._first)
-            if self._agreement is not None:
-                self._agreement.add(name, evidence)
+                self._sheets = SmallSheets()
+                self.take(self._sheets.make(*self._first))
+            self.take(self._sheets.make(name, evidence))
+
+    def take(self, sheet: Sheet) -> None:
+        """The sheet of one node."""
+        if self._agreement is None:
+            from toolkit.checks.agreement import Agreement  # noqa: PLC0415 see above
+
+            self._agreement = Agreement(self._wants)
+        self._agreement.take(sheet)
 
     def verdicts(self) -> tuple[SetVerdict, ...]:
         return self._agreement.verdicts() if self._agreement else ()
 
 
-def judging(
-    wants: Wants,
-    today: date,
-    also: tuple[Frame, ...] = (),
-    gathered: Gathered | None = None,
-) -> Callable[[str, Evidence], Judged]:
-    """Judges a node by its name and its evidence.
+def has_between(judged: Judged) -> bool:
+    """Whether a node was asked itself: texts of others are of a moment that nobody knows."""
+    return judged.complete and not judged.text
+
+
+def judging(today: date, also: tuple[Frame, ...] = (), gathered: Gathered | None = None) -> Judging:
+    """Judges a node by its name, its evidence and what it should be.
 
     :param also: sources that were not read on the nodes, such as the log of their job.
     :param gathered: is given each node that somebody asked, for what they have between them.
     """
     alike = Alike()
 
-    def work(name: str, evidence: Evidence) -> Judged:
-        want = wants.of(name)
+    def work(name: str, evidence: Evidence, want: Want) -> Judged:
         judged = judge_node(name, sealed(evidence.plus(also), want), want, today)
-        if gathered is not None and judged.complete and not judged.text:
+        if gathered is not None and has_between(judged):
             gathered.add(name, evidence)
         return alike.judged(judged)
+
+    return work
+
+
+def judging_apart(
+    today: date, also: tuple[Frame, ...] = ()
+) -> Callable[[str, Evidence, Want], tuple[Judged, Sheet | None]]:
+    """The same in a process of its own, with the sheet that is laid beside those of others."""
+    from toolkit.checks.agreement import SmallSheets  # noqa: PLC0415 see above
+
+    judge, sheets = judging(today, also), SmallSheets()
+
+    def work(name: str, evidence: Evidence, want: Want) -> tuple[Judged, Sheet | None]:
+        judged = judge(name, evidence, want)
+        return judged, sheets.make(name, evidence) if has_between(judged) else None
 
     return work
 
@@ -82,7 +113,8 @@ def examine(
     """Ask every node once and judge it; the evidence goes into the run's folder."""
     from toolkit.verbs.reading import read_each  # noqa: PLC0415 only who asks nodes pays for it
 
-    return read_each(fleet, folder, judging(wants, today, also, gathered), earlier=True)
+    work = judging(today, also, gathered)
+    return read_each(fleet, folder, lambda n, e: work(n, e, wants.of(n)), earlier=True)
 
 
 def gather(fleet: Fleet) -> dict[str, Evidence | ToolkitError]:
@@ -102,4 +134,33 @@ def examine_saved(
     gathered: Gathered | None = None,
 ) -> list[Outcome[Judged]]:
     """Judge evidence that was saved earlier, with no host."""
-    return on_saved(saved, judging(wants, today, also, gathered))
+    work = judging(today, also, gathered)
+    return on_saved(saved, lambda name, evidence: work(name, evidence, wants.of(name)))
+
+
+def examine_files(
+    sources: Sequence[Path],
+    aside: list[Foreign],
+    wants: Wants,
+    today: date,
+    *,
+    also: tuple[Frame, ...] = (),
+    gathered: Gathered | None = None,
+) -> list[Outcome[Judged]]:
+    """The same of files and folders; of very many nodes in processes beside this one.
+
+    :param aside: is given what was not understood.
+    """
+    apart = spread_saved(sources, aside, wants, partial(judging_apart, today, also))
+    if apart is None:
+        found = read_all(sources, aside, read_saved)
+        return examine_saved(found, wants, today, also=also, gathered=gathered)
+    alike = Alike()
+
+    def told(both: tuple[Judged, Sheet | None]) -> Judged:
+        judged, sheet = both
+        if gathered is not None and sheet is not None:
+            gathered.take(sheet)
+        return alike.judged(judged)
+
+    return [each.map(told) for each in apart]

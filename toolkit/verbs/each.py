@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+import os
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from toolkit.checks.judged import Judged
 from toolkit.errors import Outcome, ToolkitError
 from toolkit.evidence import Evidence
+from toolkit.facts.text.foreign import Foreign
+from toolkit.groups import Wants
 from toolkit.hosts.host import Host
 from toolkit.ssh.pool import Interrupted, run_all
 from toolkit.ssh.transport import Transport
 from toolkit.verbs.access import Fleet
+from toolkit.verbs.saved import evidence_files, name_saved, read_all
+from toolkit.want import Want
 
 if TYPE_CHECKING:
     from toolkit.plan.bundle import Bundle
@@ -20,6 +26,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Work = Callable[[Host, Transport], T]
 H = TypeVar("H", bound=Hashable)
+# Nodes from which processes are started, for that costs as much processor as judging two hundred;
+# and for each of them at least so many.
+MANY, EACH = 512, 64
+_RECALLED = 64  # tuples of judgements that may come again, and are kept alive for it
 
 
 def on_hosts(
@@ -74,24 +84,64 @@ def on_saved(
     return outcomes
 
 
+def spread_saved(
+    sources: Sequence[Path],
+    aside: list[Foreign],
+    wants: Wants,
+    make: Callable[[], Callable[[str, Evidence, Want], T]],
+) -> Iterator[Outcome[T]] | None:
+    """What each node of some files comes to, by processes that each ``make`` what works on one.
+
+    :param aside: is given what was not understood.
+    :returns: None where they would cost more than they bring, or cannot be started.
+    """
+    count = sum(len(evidence_files(each)) for each in sources)
+    processes = min(len(os.sched_getaffinity(0)), count // EACH)
+    if processes < 2 or count < MANY:
+        return None
+    from toolkit.verbs.workers import Workers, spread  # noqa: PLC0415 only very many nodes pay for it
+
+    try:
+        workers = Workers(make, processes)
+    except OSError:
+        return None  # no memory, or no place for a socket: then it takes longer
+
+    def each_of() -> Iterator[Outcome[T]]:
+        with workers:
+            yield from spread(read_all(sources, aside, name_saved), wants, workers, processes)
+
+    return each_of()
+
+
 @dataclass(frozen=True, slots=True)
 class Alike:
     """What was seen of it so far. May be called from many threads: a dict takes one at a time."""
 
     _kept: dict[Hashable, Hashable] = field(default_factory=dict)
+    # By identity, with the tuple itself so that nothing else has its place.
+    _parts: dict[int, tuple[object, tuple[Hashable, ...]]] = field(default_factory=dict)
 
     def once(self, value: H) -> H:
         """The value, or the equal one that is kept already."""
         return cast("H", self._kept.setdefault(value, value))
 
+    def each(self, values: tuple[H, ...]) -> tuple[H, ...]:
+        """Each of them once; of a judgement that was recalled the very tuple comes again."""
+        found = self._parts.get(id(values))
+        if found is None or found[0] is not values:
+            if len(self._parts) >= _RECALLED:
+                self._parts.clear()
+            found = self._parts[id(values)] = values, tuple(map(self.once, values))
+        return cast("tuple[H, ...]", found[1])
+
     def judged(self, judged: Judged) -> Judged:
         """The same judgement, so that a thousand nodes take little more memory than a few."""
         return replace(
             judged,
-            verdicts=tuple(map(self.once, judged.verdicts)),
-            about=tuple(map(self.once, judged.about)),
-            known=tuple(map(self.once, judged.known)),
-            chosen=tuple(map(self.once, judged.chosen)),
+            verdicts=self.each(judged.verdicts),
+            about=self.each(judged.about),
+            known=self.each(judged.known),
+            chosen=self.each(judged.chosen),
         )
 
     def bundle(self, bundle: Bundle | None) -> Bundle | None:

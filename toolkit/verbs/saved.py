@@ -7,13 +7,14 @@ it is a mistake of who named it.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path, PurePosixPath
+from typing import TypeVar
 
 from toolkit.errors import UsageError
-from toolkit.evidence import Evidence, Frame
+from toolkit.evidence import GRAMMAR, Evidence, Frame
 from toolkit.facts.collected import below, is_bulk, kind_of, may_tell, of_cluster, roots, tells_more
 from toolkit.facts.kinds import BY_NAME
 from toolkit.facts.text.foreign import Foreign, foreign
@@ -41,7 +42,9 @@ MANY_FILES = 10_000  # of a folder and of those in it
 _DEEP = 8  # folders within one another
 _BINARY_IN = 8000  # bytes, in which one in a hundred is NUL where it is no text
 _UTF16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}  # as PowerShell's > writes it
+_BEGIN, _POD = f"= begin ok {GRAMMAR}\n", "gdr-toolkit: node "  # of a node's evidence, a pod's log
 Saved = tuple[str, Evidence]
+E = TypeVar("E")
 
 
 def read_saved(source: Path, aside: list[Foreign] | None = None) -> Iterator[Saved]:
@@ -71,7 +74,45 @@ def read_saved(source: Path, aside: list[Foreign] | None = None) -> Iterator[Sav
         raise UsageError(f"{source}: holds no *{SUFFIX} file", hint="make one: capture --out DIR")
 
 
-def read_all(sources: Iterable[Path], aside: list[Foreign]) -> Iterator[Saved]:
+def name_saved(source: Path, aside: list[Foreign]) -> Iterator[tuple[str, Evidence | Path]]:
+    """The same, but of a folder the files that are one node's evidence are named, and not parsed.
+
+    :raises UsageError: likewise; what ``read_node_file`` raises is left to it.
+    """
+    if not (files := evidence_files(source)):
+        yield from read_saved(source, aside)
+    for file in files:
+        data = read_bytes(file)
+        told_apart = _POD.encode() in data or roots([str(file)]) or of_cluster([str(file)])
+        if data.startswith(_BEGIN.encode()) and not told_apart:
+            yield file.name.removesuffix(SUFFIX), file
+        else:
+            yield from _read_file(file, aside)
+
+
+def evidence_files(source: Path) -> list[Path]:
+    """Those of a folder of evidence, in order; none of anything else."""
+    if names_kinds(str(source)) or not source.is_dir():
+        return []
+    return sorted(source.glob(f"*{SUFFIX}"))
+
+
+def read_node_file(file: Path) -> Evidence:
+    """A file that ``name_saved`` named.
+
+    :raises UsageError: it is damaged, or is another one by now.
+    """
+    own = _own(str(file), decoded_text(read_bytes(file)))
+    if own is None or len(own) != 1:
+        raise UsageError(f"{file}: was changed while it was read", hint="name a copy of it")
+    return own[0][1]
+
+
+def read_all(
+    sources: Iterable[Path],
+    aside: list[Foreign],
+    read: Callable[[Path, list[Foreign]], Iterator[tuple[str, E]]],
+) -> Iterator[tuple[str, E]]:
     """The same of several; one of which nothing was understood is told of with the rest.
 
     Of two nodes with one name the second has that of its source.
@@ -82,7 +123,7 @@ def read_all(sources: Iterable[Path], aside: list[Foreign]) -> Iterator[Saved]:
     nothing: NotUnderstood | None = None
     for source in sources:
         try:
-            for name, evidence in read_saved(source, aside):
+            for name, evidence in read(source, aside):
                 told = name if name not in names else f"{name} of {source}"
                 names.add(told)
                 yield told, evidence

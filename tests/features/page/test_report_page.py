@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import pickle
 import re
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tests.evidence.board import Board
+from tests.evidence.boards import boards
+from tests.evidence.build import node
+from tests.evidence.frames import Override
+from tests.evidence.test_recall import LOST
+from tests.laws import tried
 from tests.unit import fleets
 from tests.unit.fleets import TODAY, capture, kinds, page_of, written
 from toolkit.checks.all import ALL
@@ -17,11 +26,14 @@ from toolkit.checks.judged import judge_node
 from toolkit.errors import Outcome, TransportError
 from toolkit.evidence import Evidence, Frame
 from toolkit.facts.rdma.measured import MeasuredPair
+from toolkit.facts.recall import forget
+from toolkit.features.page.cli import looking, looking_apart
 from toolkit.features.page.show.fold import GROUPS, Who, commands
 from toolkit.features.page.show.parts import Page
 from toolkit.features.page.show.seen import Seeing, SeenNode, excerpt, named
 from toolkit.features.page.show.view import make
 from toolkit.report.pages import plain, policy
+from toolkit.verbs.each import on_saved
 from toolkit.want import Want
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[2J\u202e\x00\udc80"
@@ -42,13 +54,13 @@ def with_frame(evidence: Evidence, key: str, text: str) -> Evidence:
 
 
 def test_every_node_and_every_failure_stands_on_the_page(page: Page, text: str) -> None:
-    for node in page.nodes:
-        assert f"<b>{node.name}</b>" in text
+    for each in page.nodes:
+        assert f"<b>{each.name}</b>" in text
     failing = [each for each in page.folds if each.finding.status.value == "fail"]
     assert failing
-    for each in failing:
-        assert f'id="f{each.number}"' in text
-        assert each.check.id in text
+    for fold in failing:
+        assert f'id="f{fold.number}"' in text
+        assert fold.check.id in text
 
 
 def test_a_finding_of_several_nodes_is_told_once(page: Page) -> None:
@@ -278,6 +290,51 @@ def test_a_fleet_in_which_each_node_says_its_own_is_told_once_and_at_each_node()
     for number in range(60):
         assert f"in words of {number} only" in text
     assert set(re.findall(r'href="#([^"]+)"', text)) <= set(re.findall(r' id="([^"]+)"', text))
+
+
+@tried(20)
+@given(st.lists(st.tuples(boards(), LOST), min_size=2, max_size=4))
+def test_what_a_page_keeps_of_a_node_is_what_it_would_keep_of_it_alone(
+    drawn: list[tuple[Board, dict[str, Override]]],
+) -> None:
+    fleet = [node(lost, board=board) for board, lost in drawn]
+    forget()
+    together = Seeing(Want())
+    seen = [see(together, each) for each in fleet]
+    for evidence, known in zip(fleet, seen, strict=True):
+        forget()
+        assert see(Seeing(Want()), evidence) == known
+
+
+def test_a_page_of_which_other_processes_saw_the_nodes_has_the_same_bytes() -> None:
+    """Two of them by turns, a chunk of nodes each; what they send is as pickle makes it."""
+    nodes = [(f"gpu{at}", capture(kind)) for at, kind in enumerate(CHUNKS)]
+    here, there = Seeing(Want()), Seeing(Want())
+    seen = on_saved(nodes, looking(here, TODAY))
+    two = [looking_apart(TODAY) for _ in range(2)]
+    told = (
+        pickle.dumps(
+            [two[at // 2 % 2](name, evidence, Want()) for name, evidence in nodes[at : at + 2]]
+        )
+        for at in range(0, len(nodes), 2)
+    )
+    apart = [there.take(*each) for chunk in told for each in pickle.loads(chunk)]  # noqa: S301 our own
+    assert apart == [each.value for each in seen]
+    pages = [
+        written(make(outcomes, seeing.passing, "peermem", fleets.WHEN))
+        for outcomes, seeing in (
+            (seen, here),
+            ([Outcome(each.judged.host, each) for each in apart], there),
+        )
+    ]
+    assert pages[0] == pages[1]
+
+
+CHUNKS = ("stub", "healthy", "acs", "healthy", "rocky", "acs", "healthy", "noroot", "stub", "acs")
+
+
+def see(seeing: Seeing, evidence: Evidence) -> SeenNode:
+    return seeing.see(judge_node("gpu", evidence, Want(), TODAY), evidence)
 
 
 def own_words(seen: SeenNode, number: int) -> SeenNode:

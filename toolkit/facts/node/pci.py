@@ -8,6 +8,7 @@ from toolkit.facts.pci.functions import (
     PciFunction,
     PciTree,
     parse_pci,
+    spaces,
     with_config,
     with_dead,
     without_answer,
@@ -46,7 +47,12 @@ class Pci(Reading):
         """The same with the config space of bridges, GPUs, HCAs and NVMe."""
         if not self._given("pci"):
             return self._printed_tree()
-        return with_config(self.pci, self._text("pci-config"))
+        return with_config(self.pci, self._spaces)
+
+    @fact
+    def _spaces(self) -> tuple[tuple[str, bytes], ...]:
+        """What is read of each config space: equal machines differ in what is not."""
+        return spaces(self._text("pci-config"))
 
     @fact
     def nvswitches(self) -> tuple[PciFunction, ...]:

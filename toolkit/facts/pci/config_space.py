@@ -15,7 +15,13 @@ from functools import lru_cache
 from toolkit.errors import NeedsRoot, NoEvidence, Unparsable
 
 _EXPRESS, ACS_CAPABILITY, _ATS = 0x10, 0x000D, 0x000F
+# Of a capability, the bytes that are read of it anywhere in the toolkit: what is added there is
+# added here, or reads as zero. Status bits and counters of the very machine are left out.
+_READ: dict[int, tuple[tuple[int, int], ...]] = {_EXPRESS: ((0, 0x0A), (0x0C, 0x3C))}
+SRIOV, REBAR = 0x0010, 0x0015
+_READ_BEYOND = {ACS_CAPABILITY: 8, _ATS: 8, SRIOV: 0x14, REBAR: 0x3C}
 _WHOLE = 4096  # bytes of a PCI Express function
+_MOST, _MOST_BEYOND = 48, 128  # capabilities of one function, below 256 bytes and beyond
 _UNPRIVILEGED = 64  # bytes that anybody may read
 
 
@@ -122,7 +128,7 @@ class ConfigSpace:
         if not self.word(0x06) & 0x10:  # status register: has a capability list
             return None
         at, seen = self.byte(0x34) & 0xFC, 0
-        while at and seen < 48:
+        while at and seen < _MOST:
             if self.byte(at) == _EXPRESS:
                 return at
             at, seen = self.byte(at + 1) & 0xFC, seen + 1
@@ -136,7 +142,7 @@ class ConfigSpace:
         if self.express() is None:
             return None
         at, seen = 0x100, 0
-        while at and seen < 128:
+        while at and seen < _MOST_BEYOND:
             head = self.dword(at)
             if head == 0xFFFFFFFF:
                 raise NoEvidence(f"config space of {self.address}: no answer beyond 256 bytes")
@@ -174,6 +180,38 @@ def _acs_registers(space: ConfigSpace) -> AcsRegisters | None:
     if at is None:
         return None
     return AcsRegisters(Acs(space.word(at + 4) & 0x7F), Acs(space.word(at + 6) & 0x7F))
+
+
+def as_read(data: bytes) -> bytes:
+    """A config space of the same length with zeros for all that is not read of it.
+
+    Addresses, serial numbers, interrupts and errors differ between equal machines: without
+    them such machines have equal spaces, and what rests on those is worked out once.
+    """
+    return _kept(data[:0x07] + b"\0" + data[0x08:0x10] + bytes(0x24) + data[0x34:])[: len(data)]
+
+
+@lru_cache(maxsize=1024)  # functions repeat from node to node
+def _kept(data: bytes) -> bytes:
+    """The header as it is, and of capabilities their heads and what is read of them."""
+    kept = bytearray(len(data))
+
+    def keep(start: int, end: int) -> None:
+        kept[start:end] = data[start:end]
+
+    keep(0, 0x40)
+    at, seen = data[0x34] & 0xFC if len(data) > 0x34 and data[0x06] & 0x10 else 0, 0
+    while at and at < len(data) and seen < _MOST:
+        keep(at, at + 2)
+        for start, end in _READ.get(data[at], ()):
+            keep(at + start, at + end)
+        at, seen = data[at + 1] & 0xFC if at + 1 < len(data) else 0, seen + 1
+    at, seen = 0x100, 0
+    while at and at + 4 <= len(data) and seen < _MOST_BEYOND:
+        head = int.from_bytes(data[at : at + 4], "little")
+        keep(at, at + max(4, _READ_BEYOND.get(head & 0xFFFF, 0)))
+        at, seen = (head >> 20 & 0xFFC) if head != 0xFFFFFFFF else 0, seen + 1
+    return bytes(kept)
 
 
 _OD = re.compile(r"([0-9a-f]+)((?: [0-9a-f]{2})*)")

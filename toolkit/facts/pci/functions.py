@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from toolkit.compat.reader import maker
 from toolkit.errors import NeedsRoot, NoEvidence, Unparsable
 from toolkit.facts.lines import blocks, named_lines
-from toolkit.facts.pci.config_space import AcsRegisters, Ats, ConfigSpace
+from toolkit.facts.pci.config_space import AcsRegisters, Ats, ConfigSpace, as_read
 from toolkit.facts.pci.pcie_caps import Express, Link, Resizable, read_express, read_resizable
 
 NVIDIA, AMD, MELLANOX, AMAZON = 0x10DE, 0x1002, 0x15B3, 0x1D0F
@@ -164,12 +164,23 @@ def parse_pci(attributes: str, links: str, resources: str, config: str) -> PciTr
     )
 
 
-def with_config(tree: PciTree, config: str) -> PciTree:
-    """The same functions with the config space that the frame ``pci-config`` has of them."""
-    spaces = {a: ConfigSpace.parse(a, lines) for a, lines in blocks(config, "config")}
+def spaces(config: str) -> tuple[tuple[str, bytes], ...]:
+    """What is read of the config spaces in the frame ``pci-config``, with their addresses.
+
+    :raises Unparsable: where they are not as od prints them.
+    """
+    return tuple(
+        (address, as_read(ConfigSpace.parse(address, lines).data))
+        for address, lines in blocks(config, "config")
+    )
+
+
+def with_config(tree: PciTree, spaces: tuple[tuple[str, bytes], ...]) -> PciTree:
+    """The same functions with their config spaces."""
+    found = {address: ConfigSpace(address, data) for address, data in spaces}
     return PciTree(
         {
-            address: replace(each, config=spaces[address]) if address in spaces else each
+            address: replace(each, config=found[address]) if address in found else each
             for address, each in tree.functions.items()
         }
     )
@@ -181,6 +192,8 @@ _SILENT = re.compile(r"^@(\S+)\n0{6,7}(?: ff){16}$", re.MULTILINE)
 
 def without_answer(config: str) -> frozenset[str]:
     """Addresses of functions whose config space says nothing."""
+    if "000000 ff ff" not in config:
+        return frozenset()
     return frozenset(_SILENT.findall(config))
 
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from toolkit.facts.pci.config_space import ConfigSpace
+from toolkit.facts.pci.config_space import SRIOV, ConfigSpace
 
-_SRIOV = 0x0010
 _SPEEDS = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}  # GT/s by code
 _ASPM = {0: "", 1: "L0s", 2: "L1", 3: "L0s and L1"}
 
@@ -52,7 +51,7 @@ def read_sriov(space: ConfigSpace) -> Sriov | None:
 
     :raises NoEvidence: where the extended config space was not readable.
     """
-    at = space.extended(_SRIOV)
+    at = space.extended(SRIOV)
     if at is None:
         return None
     enabled = space.word(at + 0x10) if space.word(at + 0x08) & 1 else 0

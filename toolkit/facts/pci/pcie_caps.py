@@ -11,9 +11,8 @@ from enum import IntEnum
 from functools import lru_cache
 
 from toolkit.errors import NoEvidence
-from toolkit.facts.pci.config_space import ConfigSpace
+from toolkit.facts.pci.config_space import REBAR, ConfigSpace
 
-_REBAR = 0x0015
 # GT/s by the code of Link Capabilities and Link Status.
 _SPEEDS = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
 
@@ -118,7 +117,7 @@ def card_in_slot(space: ConfigSpace) -> bool:
 
 def read_resizable(space: ConfigSpace) -> tuple[Resizable, ...]:
     """The regions of the Resizable BAR capability; () without it."""
-    at = space.extended(_REBAR)
+    at = space.extended(REBAR)
     if at is None:
         return ()
     count = space.dword(at + 8) >> 5 & 7

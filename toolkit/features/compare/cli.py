@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 
-from toolkit.checks.agreement import Agreement
+from toolkit.checks.agreement import Agreement, SmallSheets
 from toolkit.checks.comparison import Sheet, Sheets
 from toolkit.checks.outliers import Comparison, compare
 from toolkit.cli.options import HOSTS, REACH, SAVED, WANT, Option, Said
@@ -27,11 +27,11 @@ from toolkit.verbs.cli.session import Session
 
 def sheeting(wants: Wants, agreement: Agreement) -> Callable[[str, Evidence], Sheet]:
     """Makes a node's sheet, by its name and its evidence, of which nothing else remains."""
-    sheets, turn = Sheets(wants), threading.Lock()
+    sheets, small, turn = Sheets(wants), SmallSheets(), threading.Lock()
 
     def make(name: str, evidence: Evidence) -> Sheet:
         with turn:
-            agreement.add(name, evidence)
+            agreement.take(small.make(name, evidence))
             return sheets.make(name, evidence)
 
     return make

@@ -6,6 +6,8 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from datetime import date
+from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from toolkit.checks.judged import judge_node
@@ -13,33 +15,54 @@ from toolkit.cli.options import BMC, CONSUMERS, HOSTS, REACH, SAVED, WANT, Optio
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, ToolkitError, UsageError, code_of
 from toolkit.evidence import Evidence
+from toolkit.facts.node.node import Node
 from toolkit.facts.text.scrub import Scrubber
 from toolkit.features.exercise.run import measured
 from toolkit.features.page.show.parts import html
-from toolkit.features.page.show.seen import Seeing, SeenNode
+from toolkit.features.page.show.seen import Excerpt, PassingKey, Seeing, SeenNode
 from toolkit.features.page.show.view import make
 from toolkit.groups import Renamed, numbered
 from toolkit.report.document import Told
 from toolkit.verbs.access import Fleet, state_dir
 from toolkit.verbs.cli.session import Session, fleet
 from toolkit.verbs.doctor import gather
-from toolkit.verbs.each import Alike, on_saved
+from toolkit.verbs.each import Alike, on_saved, spread_saved
 from toolkit.verbs.passport import sealed
 from toolkit.verbs.reading import read_each
 from toolkit.verbs.saved import read_saved
-from toolkit.want import DEFAULT_PROFILE, profiles
+from toolkit.want import DEFAULT_PROFILE, Want, profiles
 
 Look = Callable[[str, Evidence], SeenNode]
+Apart = tuple[SeenNode, tuple[tuple[PassingKey, tuple[Excerpt, ...]], ...]]
 
 
 def looking(seeing: Seeing, today: date) -> Look:
     """Judges a node, by its name and its evidence, and keeps what a page needs of it."""
+    look = _looking(seeing, today)
+    return lambda name, evidence: look(name, evidence, seeing.wants.of(name))
+
+
+def looking_apart(today: date) -> Callable[[str, Evidence, Want], Apart]:
+    """The same in a process beside this one, with what is told of its first nodes alone."""
+    seeing = Seeing(Want())
+    look = _looking(seeing, today)
+
+    def apart(name: str, evidence: Evidence, want: Want) -> Apart:
+        known = len(seeing.passing)
+        seen = look(name, evidence, want)
+        return seen, tuple(islice(seeing.passing.items(), known, None))
+
+    return apart
+
+
+def _looking(seeing: Seeing, today: date) -> Callable[[str, Evidence, Want], SeenNode]:
     alike = Alike()
 
-    def look(name: str, evidence: Evidence) -> SeenNode:
-        want = seeing.wants.of(name)
+    def look(name: str, evidence: Evidence, want: Want) -> SeenNode:
         given = sealed(evidence, want)
-        return seeing.see(alike.judged(judge_node(name, given, want, today)), given)
+        node = Node(given)
+        judged = alike.judged(judge_node(name, given, want, today, node))
+        return seeing.see(judged, given, node)
 
     return look
 
@@ -146,6 +169,8 @@ def _looked(session: Session, wants: Renamed, seeing: Seeing) -> list[Outcome[Se
             names = [name for name, _ in read_saved(saved)]
             wants.number(names)
             evidence = scrubbed(names, evidence)
+        elif apart := spread_saved([saved], [], wants, partial(looking_apart, session.today)):
+            return [each.map(lambda told: seeing.take(*told)) for each in apart]
         return on_saved(evidence, look)
     with fleet(said) as opened:
         if hide:

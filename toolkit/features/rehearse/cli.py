@@ -18,7 +18,7 @@ from toolkit.report.document import dumps
 from toolkit.verbs.cli.session import Session, fleet
 from toolkit.verbs.each import on_saved
 from toolkit.verbs.reading import read_each
-from toolkit.verbs.saved import read_all
+from toolkit.verbs.saved import read_all, read_saved
 
 REHEARSE = (
     Option("driver", "", "the NVIDIA driver that they would have: 595.58"),
@@ -59,7 +59,7 @@ def rehearse(said: Said) -> ExitCode:
 
     outcomes: list[Outcome[Rehearsal]]
     if said.text("from_"):
-        outcomes = on_saved(read_all(map(Path, parted(said.text("from_"))), []), work)
+        outcomes = on_saved(read_all(map(Path, parted(said.text("from_"))), [], read_saved), work)
     else:
         with fleet(said) as opened:
             outcomes = read_each(opened, session.folder, work)

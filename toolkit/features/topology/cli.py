@@ -49,12 +49,13 @@ def topology(said: Said) -> ExitCode:
         try:
             if isinstance(evidence, ToolkitError):
                 raise evidence
-            views.append(view(name, evidence))
+            node = Node(evidence)
+            views.append(view(name, node.sources))
         except ToolkitError as why:
             failures.append((name, why))
         else:
             if session.files:
-                drawn.append(Drawn(views[-1], predict(Node(evidence))))
+                drawn.append(Drawn(views[-1], predict(node)))
     _draw(session, drawn, failures)
     session.say("\n\n".join(text(each, session.paint) for each in views))
     for line in errors(failures, session.paint):

@@ -36,9 +36,8 @@ from toolkit.report.foreign import foreign_document
 from toolkit.report.text import report
 from toolkit.verbs.cli.prometheus import Metrics, textfile
 from toolkit.verbs.cli.session import Session, fleet, refuse_inside
-from toolkit.verbs.doctor import Gathered, examine, examine_saved
+from toolkit.verbs.doctor import Gathered, examine, examine_files
 from toolkit.verbs.pasted_logs import import_log
-from toolkit.verbs.saved import read_all
 
 if TYPE_CHECKING:  # imported where there are two nodes
     from toolkit.checks.agreement import SetVerdict
@@ -169,8 +168,8 @@ def _examined(
     also = import_log(Path(said.text("nccl_log"))) if said.text("nccl_log") else ()
     if saved := _saved(said):
         also += _image(said.text("inside"))
-        found = read_all(saved, aside)
-        return examine_saved(found, wants, session.today, also=also, gathered=gathered)
+        today = session.today
+        return examine_files(saved, aside, wants, today, also=also, gathered=gathered)
     with fleet(said) as opened:
         today, folder = session.today, session.folder
         return examine(opened, wants, today, folder, also=also, gathered=gathered)

@@ -20,7 +20,7 @@ from toolkit.report.forecast import forecast_report
 from toolkit.verbs.cli.session import Session, fleet
 from toolkit.verbs.each import on_saved
 from toolkit.verbs.reading import read_each
-from toolkit.verbs.saved import read_all
+from toolkit.verbs.saved import read_all, read_saved
 
 
 def foretell(session: Session, wants: Wants) -> ExitCode:
@@ -36,7 +36,7 @@ def foretell(session: Session, wants: Wants) -> ExitCode:
         )
     work = foreseeing(wants, session.today, _release(said))
     if said.text("from_"):
-        outcomes = on_saved(read_all(map(Path, parted(said.text("from_"))), []), work)
+        outcomes = on_saved(read_all(map(Path, parted(said.text("from_"))), [], read_saved), work)
     else:
         with fleet(said) as opened:
             outcomes = read_each(opened, session.folder, work)

@@ -64,7 +64,7 @@ def hosts(said: Said) -> ExitCode:
         raise UsageError(
             "--explain asks no host, and --scan-keys does", hint="say one of them; then the other"
         )
-    with fleet(said) as opened:
+    with fleet(said, serve=said.flag("scan_keys")) as opened:
         if said.flag("scan_keys"):
             return _scanned(session, opened)
         told: list[Told] = [(host, ()) for host in opened.hosts]

@@ -332,11 +332,11 @@ def _secret(said: Said, ask: str, descriptor: str, prompt: str) -> str | None:
 
 
 @contextmanager
-def fleet(said: Said) -> Iterator[Fleet]:
-    """The fleet that was named, open for the length of the block."""
+def fleet(said: Said, *, serve: bool = True) -> Iterator[Fleet]:
+    """The fleet that was named, open for the length of the block; of demo nodes see open_fleet."""
     from toolkit.verbs.connect import open_fleet  # noqa: PLC0415 only they pay for it
 
-    with open_fleet(access(said)) as opened:
+    with open_fleet(access(said), serve=serve) as opened:
         yield opened
 
 

@@ -25,7 +25,7 @@ from toolkit.verbs.each import on_saved
 from toolkit.verbs.passport import sealed
 from toolkit.verbs.plan import plan_node
 from toolkit.verbs.reading import read_each
-from toolkit.verbs.saved import read_all
+from toolkit.verbs.saved import read_all, read_saved
 from toolkit.want import Want
 
 _LONGEST = 80  # characters of a mistyped id; what is longer is a line
@@ -116,7 +116,7 @@ def _looked(session: Session) -> list[Outcome[ExplainedNode]]:
         return explained(name, evidence, wants.of(name), session.today)
 
     if said.text("from_"):
-        return on_saved(read_all(map(Path, parted(said.text("from_"))), []), work)
+        return on_saved(read_all(map(Path, parted(said.text("from_"))), [], read_saved), work)
     with fleet(said) as opened:
         return read_each(opened, session.folder, work, earlier=True)
 

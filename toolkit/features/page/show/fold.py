@@ -160,17 +160,19 @@ class Folder:
 
     def _groups(self) -> list[Group]:
         """Who says the same, but for details."""
-        groups: dict[tuple[object, ...], Group] = {}
+        groups: dict[tuple[int, tuple[KnownBreakage, ...]], Group] = {}
         order: dict[str, int] = {}
-        keys: dict[int, tuple[object, ...]] = {}  # nodes share equal verdicts
+        words: dict[tuple[object, ...], int] = {}
+        keys: dict[int, int] = {}  # in words; nodes share equal verdicts
         for number, seen in enumerate(self._seen):
             for verdict in seen.judged.verdicts if seen else ():
                 order.setdefault(verdict.check.id, len(order))
                 if id(verdict) not in keys:
                     finding = replace(verdict.finding, details=())
-                    keys[id(verdict)] = (verdict.check.id, finding, verdict.waiver)
+                    said = (verdict.check.id, finding, verdict.waiver)
+                    keys[id(verdict)] = words.setdefault(said, len(words))
                 known = _known(seen.judged, verdict) if seen else ()
-                groups.setdefault((*keys[id(verdict)], known), []).append((number, verdict))
+                groups.setdefault((keys[id(verdict)], known), []).append((number, verdict))
         return sorted(groups.values(), key=lambda g: (order[g[0][1].check.id], -len(g)))
 
     def _fold(self, at: int, group: Group) -> Fold:

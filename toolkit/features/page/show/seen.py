@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from typing import TypeVar, cast
 
 from toolkit.checks.check import Finding, Gap, Status, Verdict
@@ -19,12 +20,14 @@ from toolkit.errors import NoEvidence, Unparsable
 from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.measured import SIMULATED, MeasuredPair
+from toolkit.facts.recall import Answers
 from toolkit.facts.text.secrets import hide_secrets
 from toolkit.features.predict.plan.totals import Prediction, predict
 from toolkit.features.topology.show.view import TopologyView, view
 from toolkit.groups import Wants
 from toolkit.report.pages import plain
 from toolkit.throughput.inputs import NOT_TOLD
+from toolkit.verbs.each import Alike
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +92,13 @@ def in_short(path: Path, figures: Iterable[MeasuredPair]) -> str:
 
 LINES, WIDE = 30, 240  # of one excerpt, and of one of its lines
 FEW = 12  # lines of a text behind a verdict that calls for nothing
+_KINDS = 256  # of nodes, by what is drawn of them
 _AROUND = 2  # lines shown after one that is named: registers stand below their function
 # What is worth looking for: addresses, versions, files and devices have a digit or a slash.
 _NAMES = re.compile(r"[\w./:@+-]{4,}")
 
 T = TypeVar("T", bound=Hashable)
+PassingKey = tuple[str, Finding]  # a check's id, and what it found
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,23 +130,54 @@ class Seeing:
     """Looks at nodes one after the other. May be called from many threads."""
 
     wants: Wants
-    passing: dict[tuple[str, Finding], tuple[Excerpt, ...]] = field(default_factory=dict)
+    passing: dict[PassingKey, tuple[Excerpt, ...]] = field(default_factory=dict)
     _sheets: Sheets = field(init=False)
+    _drawn: Answers[tuple[Heat | None, str, Carry | None]] = field(
+        default_factory=lambda: Answers(_KINDS)
+    )
+    _alike: Alike = field(default_factory=Alike)
     _known: dict[Hashable, Hashable] = field(default_factory=dict)
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self._sheets = Sheets(self.wants)
 
-    def see(self, judged: Judged, evidence: Evidence) -> SeenNode:
-        """All that a page needs of this node; the evidence itself may be let go."""
-        told = predict(Node(evidence))
-        shown, why = _heat(judged.host, evidence, told)
-        carried = carry(told)
+    def see(self, judged: Judged, evidence: Evidence, node: Node | None = None) -> SeenNode:
+        """All that a page needs of this node; the evidence itself may be let go.
+
+        :param node: of this evidence, as it was judged.
+        """
+        node = node or Node(evidence)
+        drawn = self._drawn.ask(node.sources, partial(self._draw, node.fresh()))
         with self._turn:
-            sheet = self._sheets.make(judged.host, evidence)
+            sheet = self._sheets.of(judged.host, node, judged.verdicts)
             behind = tuple(self._behind(judged, evidence))
-            return SeenNode(judged, sheet, self._once(shown), why, self._once(carried), behind)
+            return SeenNode(judged, sheet, *drawn, behind)
+
+    def take(
+        self, seen: SeenNode, passing: Iterable[tuple[PassingKey, tuple[Excerpt, ...]]]
+    ) -> SeenNode:
+        """A node that was seen by another process, with what it was the first to tell there."""
+        for key, excerpts in passing:
+            self.passing.setdefault(key, excerpts)
+        alike, sheet = self._alike, seen.sheet
+        return replace(
+            seen,
+            judged=alike.judged(seen.judged),
+            sheet=Sheet(sheet.host, alike.each(sheet.sections), alike.once(sheet.layout)),
+            heat=alike.once(seen.heat),
+            carry=alike.once(seen.carry),
+            behind=tuple(map(alike.once, seen.behind)),
+        )
+
+    def _draw(self, node: Node) -> tuple[Heat | None, str, Carry | None]:
+        """The grid of a node, or why there is none, and what its paths carry."""
+        told = predict(node)
+        try:
+            shown, why = heat(view("", node.sources), told), ""
+        except (NoEvidence, Unparsable) as missing:
+            shown, why = None, str(missing)
+        return self._once(shown), why, self._once(carry(told))
 
     def _behind(
         self, judged: Judged, evidence: Evidence
@@ -164,13 +200,6 @@ class Seeing:
         return cast("T", self._known.setdefault(value, value))
 
 
-def _heat(host: str, evidence: Evidence, told: Prediction) -> tuple[Heat | None, str]:
-    try:
-        return heat(view(host, evidence), told), ""
-    except (NoEvidence, Unparsable) as why:
-        return None, str(why)
-
-
 def named(text: str) -> frozenset[str]:
     """The words of a finding that are worth looking for in what it rests on."""
     words = (each.strip(".:/-") for each in _NAMES.findall(text))
@@ -186,13 +215,19 @@ def excerpt(evidence: Evidence, key: str, names: frozenset[str], most: int = LIN
     if frame is None:
         why = "not part of this evidence" if evidence.complete else "cut off before it was read"
         return Excerpt(key, "", why, "")
-    lines = plain(hide_secrets(frame.text)).rstrip("\n").split("\n")
+    lines = _lines(frame.text)
     kept = _chosen(lines, names, most)
     shown = "\n".join(_joined(lines, kept))
     return Excerpt(key, plain(frame.source), plain(frame.trouble), shown, len(lines) - len(kept))
 
 
-def _chosen(lines: list[str], names: frozenset[str], most: int) -> list[int]:
+@lru_cache(maxsize=32)  # several verdicts rest on one source, and nodes say the same
+def _lines(text: str) -> tuple[str, ...]:
+    """What may be shown of a source."""
+    return tuple(plain(hide_secrets(text)).rstrip("\n").split("\n"))
+
+
+def _chosen(lines: Sequence[str], names: frozenset[str], most: int) -> list[int]:
     """The numbers of the lines that are shown, rising."""
     if len(lines) <= most:
         return list(range(len(lines)))
@@ -203,7 +238,7 @@ def _chosen(lines: list[str], names: frozenset[str], most: int) -> list[int]:
     return sorted(list(near)[:most]) or list(range(most))
 
 
-def _joined(lines: list[str], kept: list[int]) -> Iterator[str]:
+def _joined(lines: Sequence[str], kept: list[int]) -> Iterator[str]:
     """The lines, and a mark wherever some are passed over."""
     before = -1
     for at in kept:

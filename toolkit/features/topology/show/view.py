@@ -12,6 +12,7 @@ from toolkit.facts.pci.config_space import Acs, AcsRegisters
 from toolkit.facts.pci.functions import PciFunction, PciTree
 from toolkit.facts.pci.pairs import NamedPair, PairSource
 from toolkit.facts.rdma.hca_roles import HcaRole
+from toolkit.facts.recall import Sources
 
 _BITS = {
     Acs.REQUEST_REDIRECT: "ReqRedir",
@@ -77,9 +78,10 @@ class TopologyView:
     notes: tuple[str, ...] = ()
 
 
-def view(host: str, evidence: Evidence) -> TopologyView:
+def view(host: str, evidence: Evidence | Sources) -> TopologyView:
     """The topology of a node.
 
+    :param evidence: its own, or the sources of one that is looked at already.
     :raises NoEvidence: where the evidence has nothing that tells of it.
     """
     node = Node(evidence)
