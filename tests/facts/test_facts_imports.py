@@ -191,6 +191,7 @@ def test_a_kind_bears_the_name_of_its_frame_but_for_those_that_nodes_tell_themse
         pytest.param("\t" * 20_000, id="tabs"),
         pytest.param("x.service\n" + 40 * "        a\n", id="an-indented-block-behind-a-unit"),
         pytest.param("{\n" * 10_000, id="braces"),
+        pytest.param("ibv_reg_mr " * 10_000, id="calls-that-never-fail"),
     ],
 )
 def test_no_shape_tries_a_text_in_ever_more_ways(text: str) -> None:

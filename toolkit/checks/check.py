@@ -121,10 +121,6 @@ class Check:
         default_factory=lambda: Answers(_MANY), init=False, compare=False, repr=False
     )
 
-    def __reduce__(self) -> tuple[object, ...]:
-        """By its id, for another process, which has the same checks."""
-        return _by_id, (self.id,)
-
     @property
     def title(self) -> str:
         """The first line of the docstring: the property, as it should be."""
@@ -213,12 +209,6 @@ class Check:
     def _waiver(self, want: Want) -> Waiver | None:
         ours = (each for each in want.waivers if each.check == self.id and not each.hosts)
         return next(ours, None)
-
-
-def _by_id(name: str) -> Check:
-    from toolkit.checks.all import BY_ID  # noqa: PLC0415 it has all of these
-
-    return BY_ID[name]
 
 
 def _open(node: Node, why: NoEvidence | Unparsable) -> Finding:

@@ -60,13 +60,15 @@ _CUDA_OF_PERFTEST = (
 )
 # NVIDIA/nvshmem src/include/non_abi/nvshmemx_error.h and src/host/init/debug.cpp.
 _OF_NVSHMEM = (
-    r"\S*(?:nvshmem|/transport/ib\w+/)\S*\.(?:cpp|cc|cu|h)(?::\w+)?[: ]\d+:? "
-    r"|\S+:\d+:\d+ \[\d+\] .*NVSHMEM (?:INFO|WARN|TRACE|ABORT) "
+    r"\S{0,200}?(?:nvshmem|/transport/ib\w+/)\S{0,200}?\.(?:cpp|cc|cu|h)(?::\w+)?[: ]\d+:? "
+    r"|\S{1,99}:\d+:\d+ \[\d+\] .{0,200}?NVSHMEM (?:INFO|WARN|TRACE|ABORT) "
 )
+# Bounded, so that a line without end takes no more time than another.
 _OF_VERBS = (
-    r".*\b(?:(?:ibv_(?:exp_)?(?:reg|create|modify|open|alloc)|mlx5dv_|fi_mr_reg)\w*\b.*"
-    r"\b(?:[Ff]ail|[Ee]rror|[Cc]annot|[Cc]ouldn't|[Uu]nable)|[Ff]ail\w* to register "
-    r"(?:\w+ )?(?:memory|MR|mr)\b|\.(?:cpp|cc|cu|c|h|py|rs|go):\d+\b.*\bnv\w*[_-]peer_?mem)"
+    r".{0,300}?\b(?:(?:ibv_(?:exp_)?(?:reg|create|modify|open|alloc)|mlx5dv_|fi_mr_reg)\w*\b"
+    r".{0,300}?\b(?:[Ff]ail|[Ee]rror|[Cc]annot|[Cc]ouldn't|[Uu]nable)|[Ff]ail\w* to register "
+    r"(?:\w+ )?(?:memory|MR|mr)\b|\.(?:cpp|cc|cu|c|h|py|rs|go):\d+\b.{0,200}?"
+    r"\bnv\w*[_-]peer_?mem)"
 )
 # A line is looked at alone: \s at its beginning would try all blank lines behind each of them.
 # The more telling shape first: an NCCL log may quote anything, an address opens many lines.

@@ -97,7 +97,7 @@ def spread_saved(
     """
     count = sum(len(evidence_files(each)) for each in sources)
     processes = min(len(os.sched_getaffinity(0)), count // EACH)
-    if processes < 2 or count < MANY:
+    if processes < 2 or count < MANY or wants.of("").own:  # a site's checks stay in this process
         return None
     from toolkit.verbs.workers import Workers, spread  # noqa: PLC0415 only very many nodes pay for it
 

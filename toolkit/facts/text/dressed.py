@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 from html import unescape
 from itertools import groupby
-from textwrap import dedent
 
 from toolkit.facts.kinds import recognise
 
@@ -140,7 +139,8 @@ def _unindented(lines: list[str]) -> list[str]:
         told = lines[at[0] : at[-1] + 1]
         alone = not at[0] or not told[0].strip()
         ended = at[-1] + 1 == len(lines) or not told[-1].strip()
-        found += _brought_back(told) if inner and alone and ended else told
+        code = inner and alone and ended and any(map(str.strip, told))
+        found += _brought_back(told) if code else told
     return found
 
 
@@ -150,8 +150,6 @@ def _shifted(line: str) -> bool:
 
 def _brought_back(told: list[str]) -> list[str]:
     """Lines without the indent that all have, where that makes them a tool's."""
-    brought = dedent("\n".join(told))
-    lines = brought.split("\n")
-    if recognise(brought) is None:
-        return told
-    return [EDGE, *lines, EDGE]
+    least = min(len(line) - len(line.lstrip(" ")) for line in told if line.strip())
+    lines = [line[least:] for line in told]
+    return [EDGE, *lines, EDGE] if recognise("\n".join(lines)) else told
