@@ -23,7 +23,8 @@ PROC = Path("/proc")
 _OLD_S = 86400.0  # nothing of ours works so long in one temporary folder
 _ABANDONED = re.compile(  # as tempfile and mktemp name what toolkit/ and tests/ make there
     r"gdr-(bug-\w{8}\.txt|(image|build)\.\w{6}|(ground|sandbox)-\d+-\w{8}"
-    r"|(boot|faults|guest|headers|image|kvm|mutants|pod|real|sabotage|seal|sign|verify|vagrant|view)-\w{8})",
+    r"|(boot|commit|faults|guest|headers|image|kvm|mutants|pod|real|sabotage|seal|sign|verify"
+    r"|vagrant|view|wheels)-\w{8})",
     re.ASCII,
 )
 _LAYER = re.compile(r"(?:lowerdir|datadir|upperdir|workdir)\+?=(.*)", re.DOTALL)

@@ -239,6 +239,8 @@ def _read_expected(table: dict[str, Any], file: Path, may: set[str]) -> None:
     """
     if isinstance(name := table.get("expect"), str):
         own = _table(file.parent / name)
+        if any(not isinstance(each.get("group", []), list) for each in (own, table)):
+            raise ValueError("group must be tables: [[group]]")
         if odd := sorted(own.keys() - may):
             raise ValueError(f"expect {name!r} may have {' and '.join(sorted(may))}, not {odd[0]}")
         groups = {"group": [*own["group"], *table.get("group", ())]} if "group" in own else {}

@@ -156,3 +156,21 @@ def test_what_a_script_asks_below_its_headings_is_parted() -> None:
     frames = {each.key: each.text for each in frames_of(text, "x.txt")}
     assert frames.keys() == {"os-release", "rdma-link", "rdma-dev"}
     assert "links" not in frames["os-release"]
+
+
+@pytest.mark.parametrize(
+    "prose",
+    [
+        "Does ibv_reg_mr fail when nvidia-peermem is not loaded on the node?",
+        "The manual says that UCX cannot continue if it failed to register memory of the GPU.",
+        '    if (!mr) fprintf(stderr, "ibv_reg_mr failed: %s", strerror(errno));',
+        '    if (!mr) fprintf(stderr, "ibv_reg_mr failed");',
+        "In nvshmem/src/transport.cpp 10 lines call what failed to register memory.",
+        "I wonder why ibv_reg_mr should fail here.",
+        "nvidia_peermem is not loaded, says my colleague",
+    ],
+)
+def test_what_a_human_writes_is_no_log(prose: str) -> None:
+    assert parse_verbs_log(prose) == ()
+    text = f"{prose}\n$ cat /proc/cmdline\nBOOT_IMAGE=/boot/vmlinuz ro iommu=pt\n"
+    assert found(REGISTRATION, text).status is not BROKEN

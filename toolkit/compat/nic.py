@@ -56,6 +56,8 @@ def number(name: str, word: str) -> int:
     """
     words = SETTINGS[without_port(name)][1]
     if word.isdecimal() and len(word) < 6:
+        if set(words.values()) == {0, 1} and int(word) > 1:
+            raise ValueError(f"{word} is no value of {name}; 0 or 1")
         return int(word)
     if word.lower() not in words:
         known = ", ".join(words)

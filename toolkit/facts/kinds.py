@@ -63,13 +63,25 @@ _OF_NVSHMEM = (
     r"\S{0,200}?(?:nvshmem|/transport/ib\w+/)\S{0,200}?\.(?:cpp|cc|cu|h)(?::\w+)?[: ]\d+:? "
     r"|\S{1,99}:\d+:\d+ \[\d+\] .{0,200}?NVSHMEM (?:INFO|WARN|TRACE|ABORT) "
 )
-# Bounded, so that a line without end takes no more time than another.
-_OF_VERBS = (
-    r".{0,300}?\b(?:(?:ibv_(?:exp_)?(?:reg|create|modify|open|alloc)|mlx5dv_|fi_mr_reg)\w*\b"
-    r".{0,300}?\b(?:[Ff]ail|[Ee]rror|[Cc]annot|[Cc]ouldn't|[Uu]nable)|[Ff]ail\w* to register "
-    r"(?:\w+ )?(?:memory|MR|mr)\b|\.(?:cpp|cc|cu|c|h|py|rs|go):\d+\b.{0,200}?"
-    r"\bnv\w*[_-]peer_?mem)"
+# A line of a log, and no sentence about one: it tells where in a source it stands, or begins with a
+# level or a clock, or ends with the errno. Bounded, so that a line without end takes no more time.
+_ERRNO = (
+    r"(?:\berr(?:no|or|or_code)?\W{0,2}-?\d+|[:,] (?:Bad address|Cannot allocate memory"
+    r"|Invalid argument|Operation not (?:permitted|supported)|No such \w+(?: or \w+)?"
+    r"|Protocol not supported|Input/output error)(?: \[\d+\])?|\[\d+\])"
+    r"\W{0,3}(?: \([^()\n]{1,60}\))?\s*$"
 )
+_NO_LOG = r"(?!.{0,300}?(?:%[sdmup]|\?\s*$|: (?:fatal )?error: ))"
+_SAID_BY_A_LOG = (
+    r"(?=.{0,200}?\.(?:cpp|cc|cu|c|h|py|rs|go):\d+\b|[IWEF]\d{4,8} \d\d:|\[?\d{4}-\d\d-\d\d"
+    rf"|.{{0,300}}?{_ERRNO}){_NO_LOG}"
+)
+_OF_VERBS = (
+    rf"{_SAID_BY_A_LOG}.{{0,300}}?(?:\b(?:ibv_(?:exp_)?(?:reg|create|modify|open|alloc)|mlx5dv_"
+    r"|fi_mr_reg)\w*\b.{0,300}?\b(?:[Ff]ail|[Ee]rror|[Cc]annot|[Cc]ouldn't|[Uu]nable)"
+    r"|\b[Ff]ail\w* to register (?:\w+ )?(?:memory|MR|mr)\b|\bnv\w*[_-]peer_?mem)"
+)
+VERBS_LINE = rf"(?:{_OF_NVSHMEM}|{_OF_VERBS})"
 # A line is looked at alone: \s at its beginning would try all blank lines behind each of them.
 # The more telling shape first: an NCCL log may quote anything, an address opens many lines.
 KINDS = (
@@ -213,7 +225,7 @@ KINDS = (
          r"iler differs|Error! Bad return |Loading new \S+ DKMS files|Setting up \S+-dkms "),
     # NVSHMEM's lines, and those of any program that names the call of verbs that failed.
     Kind("verbs-log", "verbs-log", "",
-         rf"^(?:{_OF_NVSHMEM}|(?!.*: (?:fatal )?error: ){_OF_VERBS})"),
+rf"^{VERBS_LINE}"),
     Kind("dkms", "dkms-status", r"dkms status\b", r"^[\w.+-]+(?:, |/)[^,\n/]+(?:, [^,\n]+, \w+)?: "
          r"(?:added|built|installed|broken)\b",
          r"[\w.+-]+(?:, |/)[^,\n/]+(?:, [^,\n]+, \w+)?: (?:added|built|installed|broken)\b"),

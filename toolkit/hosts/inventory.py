@@ -91,7 +91,8 @@ def _nodes_of(text: str) -> list[Any] | None:
         told = read_json(text)
     except Unreadable:
         return None
-    return told["items"] if told.get("kind") in ("List", "NodeList") else None
+    items = told.get("items") if told.get("kind") in ("List", "NodeList") else None
+    return items if isinstance(items, list) else None
 
 
 def read_kubernetes(items: list[Any], file: str) -> Inventory:
@@ -110,8 +111,12 @@ def read_kubernetes(items: list[Any], file: str) -> Inventory:
             own = (each["address"] for each in told if each["type"] == "InternalIP")
             address = plain_name(next(own, name), file)  # the first is that of its first family
             source = (("address", f"{file}, InternalIP"),)
+            if name in hosts:
+                raise InventoryError(
+                    f"{file}: names {name} twice", hint="give the list of one cluster"
+                )
             hosts[name] = Host(name, address=address if address != name else "", sources=source)
-            for key, value in item["metadata"].get("labels", {}).items():
+            for key, value in (item["metadata"].get("labels") or {}).items():
                 for group in {key, f"{key}={value}"}:
                     groups.setdefault(group, []).append(name)
     except (AttributeError, KeyError, TypeError) as why:

@@ -20,7 +20,7 @@ from toolkit.errors import UsageError
 from toolkit.package_data import from_home, user_name
 from toolkit.ssh.ssh_config_tokens import COMMANDS, listed, problem, split_words
 
-_HOST = re.compile(r"^[ \t]*host[ \t]+[^=\n]+$", re.MULTILINE | re.IGNORECASE)
+_HOST = re.compile(r"^[ \t]*host[ \t]+[^=\s][^=\n]*$", re.MULTILINE | re.IGNORECASE)
 _SETTING = re.compile(r"\s*([^\s=]*)(?:\s*=\s*|\s+|$)(.*)")
 _MANY = ("identityfile", "certificatefile")  # each further value is tried, too
 _ALONE = ("all", "canonical", "final")
@@ -136,7 +136,7 @@ def read_settings(
 
 def is_ssh_config(text: str) -> bool:
     """Whether this is an ssh_config: a Host line in it names hosts, and it has no [section]."""
-    return _HOST.search(text) is not None and re.search(r"^\s*\[", text, re.MULTILINE) is None
+    return _HOST.search(text) is not None and re.search(r"^[ \t]*\[", text, re.MULTILINE) is None
 
 
 def host_names(file: Path) -> list[str]:

@@ -126,8 +126,11 @@ def inventory_in(file: str) -> Inventory:
     if not file:
         return NOTHING
     if names_ssh_config(file):
+        from toolkit.safe_file import others_may_write  # noqa: PLC0415 likewise
         from toolkit.ssh.ssh_config_file import host_names  # noqa: PLC0415 likewise
 
+        if why := others_may_write(Path(file)):  # it says what ssh runs here
+            raise UsageError(f"{file}: {why}", hint="ssh runs what stands in it: chmod go-w FILE")
         names = [each for each in host_names(Path(file)) if is_name(each)]
         return Inventory({name: Host(name) for name in names}, mixed=True)
     from toolkit.hosts.inventory import read_inventory  # noqa: PLC0415 only they pay for it

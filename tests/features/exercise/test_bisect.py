@@ -173,7 +173,7 @@ def test_good_ends_that_never_do_well_together_are_told_as_a_pair() -> None:
         return PairRun(ends, tuple(PairFigure(f.name, f.gpu, f.value / 3, f.predicted)
                                    for f in found.figures))  # fmt: skip
 
-    fleet.run = run  # type: ignore[method-assign]
+    fleet.run = run  # type: ignore[method-assign] # this fleet alone runs otherwise
     bisect, _ = bisected(fleet)
     assert named(bisect) == []
     assert {run.hosts for run in bisect.ledger.open([])} == {frozenset(pair)}
@@ -205,7 +205,7 @@ def test_what_nothing_predicts_is_held_to_what_most_of_the_set_reach() -> None:
     """Soft-RoCE is as fast as its processor."""
     fleet = SimulatedFleet(8, 1, {"gpu0005": 0.3}, noise=0.03)
     plain = fleet.run
-    fleet.run = lambda ends: PairRun(  # type: ignore[method-assign]
+    fleet.run = lambda ends: PairRun(  # type: ignore[method-assign] # this fleet alone runs otherwise
         ends, tuple(PairFigure(f.name, f.gpu, f.value) for f in plain(ends).figures)
     )
     assert named(bisected(fleet)[0]) == ["HCA gpu0005 mlx5_0"]
@@ -214,7 +214,7 @@ def test_what_nothing_predicts_is_held_to_what_most_of_the_set_reach() -> None:
 def test_a_run_without_a_figure_blames_nobody_and_is_run_once_more() -> None:
     fleet = SimulatedFleet(6, 1)
     plain = fleet.run
-    fleet.run = lambda ends: PairRun(  # type: ignore[method-assign]
+    fleet.run = lambda ends: PairRun(  # type: ignore[method-assign] # this fleet alone runs otherwise
         ends, () if any(end.host == "gpu0004" for end in ends) else plain(ends).figures
     )
     bisect, _ = bisected(fleet)

@@ -56,16 +56,11 @@ def rdma_devices(node: Node, want: Want) -> Finding:
     if here.shared_netns is False:
         details.append("RDMA devices are exclusive to their network namespace")
     if missing and not node.nodes_whole:
-        return unknown(
-            f"in what was listed of /dev/infiniband {'; '.join(missing)}",
-            hint="ls -l /dev/infiniband, whole, with the next prompt",
-        )
+        listed = f"in what was listed of /dev/infiniband {'; '.join(missing)}"
+        return unknown(listed, hint="ls -l /dev/infiniband, whole, with the next prompt")
     if missing:
-        return failed(
-            "; ".join(missing),
-            expected="a uverbs node for each device, and rdma_cm",
-            details=tuple(details),
-        )
+        expected = "a uverbs node for each device, and rdma_cm"
+        return failed("; ".join(missing), expected=expected, details=tuple(details))
     return passed(f"{', '.join(here.runtimes)}: {len(uverbs)} uverbs", details=tuple(details))
 
 

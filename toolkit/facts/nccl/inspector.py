@@ -77,7 +77,7 @@ def read_records(lines: Iterable[str]) -> Iterator[CollectiveRecord]:
                 yield _record(
                     told.get("header", header), told.get("metadata", metadata), told["coll_perf"]
                 )
-        except (Unreadable, KeyError, TypeError, ValueError, AttributeError):
+        except (Unreadable, KeyError, TypeError, ValueError, AttributeError, OverflowError):
             continue
 
 
@@ -97,8 +97,15 @@ def _record(
         test,
         int(told["coll_sn"]),
         int(told["coll_msg_size_bytes"]) * (ranks if test in _PARTS else 1),
-        float(told["coll_busbw_gbs"]),
+        _rate(float(told["coll_busbw_gbs"])),
     )
+
+
+def _rate(told: float) -> float:
+    """:raises ValueError: it is no bandwidth."""
+    if not 0 <= told < float("inf"):
+        raise ValueError("no bandwidth")
+    return told
 
 
 _METRIC = re.compile(r"nccl_bus_bandwidth_gbs\{(.*)\} ([\d.e+-]+)\s*$")
@@ -129,10 +136,10 @@ def read_textfile(lines: Iterable[str]) -> Iterator[CollectiveRecord]:
                 test,
                 int(told.get("coll_sn", 0)),
                 bytes_ * (ranks if test in _PARTS else 1),
-                float(metric[2]),
+                _rate(float(metric[2])),
                 "" if job == "unknown" else job,
             )
-        except (KeyError, ValueError):
+        except (KeyError, ValueError, OverflowError):
             continue
 
 

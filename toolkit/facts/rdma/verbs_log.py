@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from toolkit.facts.kinds import VERBS_LINE
+
 
 class Trouble(StrEnum):
     """What a program could not do."""
@@ -67,6 +69,7 @@ _TROUBLES = (
     (Trouble.CONNECT, r"\bconnect EPS failed\b|\bep_connect failed\b"),
     (Trouble.QUEUES, r"\b(?:ibv_create_\w+|mlx5dv_\w+)\b.*\bfail|\bcannot allocate mlx5dv_\w+"),
 )
+_LINE = re.compile(VERBS_LINE)
 _TROUBLE = tuple((trouble, re.compile(shape)) for trouble, shape in _TROUBLES)
 # "FILE:FUNCTION:LINE: ", "FILE:LINE: non-zero status: 7 ", "HOST:PID:TID [0] F:L NVSHMEM WARN "
 _NVSHMEM = re.compile(
@@ -111,7 +114,7 @@ def _without_a_way(lines: list[str]) -> Iterator[VerbsTrouble]:
 
 def _of_line(line: str) -> VerbsTrouble | None:
     trouble = next((each for each, shape in _TROUBLE if shape.search(line)), None)
-    if trouble is None or _CHAT.search(line):
+    if trouble is None or _CHAT.search(line) or not (_UCX.match(line) or _LINE.match(line)):
         return None
     who, words = "", line
     for name, before in (("UCX: ", _UCX), ("NVSHMEM: ", _NVSHMEM)):

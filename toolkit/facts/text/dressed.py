@@ -20,7 +20,7 @@ _QUOTED = re.compile(r"^[ \t]{0,3}>(?: |(?=\t)|(?=>)|$)")
 _FENCE = re.compile(r"^\s{0,3}(?:```|~~~)[\w+-]*\s*$")
 _CODE = re.compile(r"^`(?=[^`]+`$)|(?<=[^`])`$")  # a line that is code, within its text
 EDGE = "\x1e"  # a line of its own where code among prose begins or ends
-_NUMBERS = re.compile(r" *\d+\t")
+_NUMBERS = re.compile(r" *\d{1,9}\t")
 _BARS = re.compile(r"\|(?: |$)")
 # What stands before each line where a tool numbered it, or said when and by which stream it came:
 # coreutils src/cat.c; kubernetes pkg/kubelet/kuberuntime/logs, whose times have nine decimals.

@@ -79,16 +79,21 @@ def write_playbook(
         for source, name in ((profile, "profile.toml"), (site, "site.toml")):
             if source and Path(source).is_file():
                 write_file(aside / name, Path(source).read_bytes())
-        for part in (each for each in PARTS if site and Path(site, each).exists()):
-            copy = shutil.copytree if Path(site, part).is_dir() else shutil.copyfile
-            (aside / "site").mkdir(exist_ok=True)
-            copy(Path(site, part), aside / "site" / part)
+        _copy_site(site, aside)
         ignored = shutil.ignore_patterns("__pycache__", ".*")
         shutil.copytree(playbooks(), aside / "playbooks", ignore=ignored)
         for each in reached:
             _write(aside / "bundles" / named[each.host], bundle_files(each.get()))
     places = tuple((each.host, out / "bundles" / named[each.host]) for each in reached)
     return replace(told, places=places)
+
+
+def _copy_site(site: str, aside: Path) -> None:
+    """What a site's folder has of its own; nothing where ``site`` is a file, or none."""
+    for part in (each for each in PARTS if site and Path(site, each).exists()):
+        copy = shutil.copytree if Path(site, part).is_dir() else shutil.copyfile
+        (aside / "site").mkdir(exist_ok=True)
+        copy(Path(site, part), aside / "site" / part)
 
 
 @contextmanager

@@ -116,18 +116,12 @@ def exercise(said: Said) -> ExitCode:
     session = Session.begin("exercise", said)
     if said.text("from_"):
         return _judged_again(session, threshold, wanted)
-    way = _way(said)
-    terms = read_terms(
-        said.number("seconds", 5),
-        said.number("gigabytes", 500),
-        said.text("hca"),
-        every=said.flag("every"),
-    )
-    if way is not None:
-        return pairs_measured(
-            session, way, terms, PairTerms(threshold, wanted, said.flag("over_jobs"))
-        )
-    return _measured(session, terms, threshold, wanted)
+    way, most, every = _way(said), said.number("gigabytes", 500), said.flag("every")
+    terms = read_terms(said.number("seconds", 5), most, said.text("hca"), every=every)
+    if way is None:
+        return _measured(session, terms, threshold, wanted)
+    held = PairTerms(threshold, wanted, said.flag("over_jobs"))
+    return pairs_measured(session, way, terms, held)
 
 
 def _way(said: Said) -> PairWay | None:

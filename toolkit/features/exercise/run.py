@@ -160,9 +160,8 @@ def run(
     :param over_jobs: nobody is asked: the operator has said that jobs are not in the way.
     :raises AtWork: a job began before the first test; one that begins later ends them.
     """
-    ran = ExerciseRun(
-        {each.host: each.get().evidence.plus(look_frames(each.get())) for each in looked}
-    )
+    read = {each.host: each.get() for each in looked}
+    ran = ExerciseRun({host: each.evidence.plus(look_frames(each)) for host, each in read.items()})
     hosts = {host.name: host for host in fleet.hosts}
     progress = fleet.access.progress
     progress.begin("moving data", len(exercise.tests))

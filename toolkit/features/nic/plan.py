@@ -160,10 +160,17 @@ def read_wishes(text: str) -> tuple[tuple[NicWish, ...], bool]:
     words = [each.strip() for each in text.split(",") if each.strip()]
     wishes = [NicWish(*_setting(each)) for each in words if each != PROFILE]
     names = [each.name for each in wishes]
+    met = (
+        each.name for each in wishes if names.count(without_port(each.name)) and port_of(each.name)
+    )
     if not words:
         raise UsageError("--set names nothing", hint="--set ATS_ENABLED=off, or --set profile")
     if twice := next((each for each in names if names.count(each) > 1), ""):
         raise UsageError(f"--set names {twice} twice", hint="once will do")
+    if both := next(met, ""):
+        raise UsageError(
+            f"--set names {both} and {without_port(both)}", hint="one of them, or one for each port"
+        )
     return tuple(wishes), PROFILE in words
 
 
@@ -226,12 +233,17 @@ class _Sorted:
 
 def _plan(cards: Iterable[Card], wishes: Sequence[NicWish]) -> NicPlan:
     found = _Sorted()
-    said = {each.name for each in wishes if each.named}
+    said = [each for each in wishes if each.named]
     for card in cards:
         for wish in wishes:
-            if wish.card not in {"", card.device} or not (wish.named or wish.name not in said):
+            if wish.card not in {"", card.device}:
                 continue
-            met = [each for name, each in card.settings.items() if wish.means(name)]
+            # What was named goes before what a site or a profile asks, port by port.
+            met = [
+                each
+                for name, each in card.settings.items()
+                if wish.means(name) and (wish.named or not any(one.means(name) for one in said))
+            ]
             if not met and wish.named:
                 reason = "this card has no such setting"
                 found.blocked.append(NicBlock(card.device, str(wish), reason, False, True))
@@ -261,6 +273,15 @@ def _ethernet(card: Card, name: str) -> bool:
     return told is None or told.next != _IB
 
 
+def _is_row(row: object) -> bool:
+    return (
+        isinstance(row, list)
+        and len(row) == 4
+        and all(isinstance(each, str) for each in row[:2])
+        and all(isinstance(each, int) for each in row[2:])
+    )
+
+
 def wishes_back(kept: Iterable[str]) -> tuple[NicWish, ...]:
     """The wishes that take a run back, from what it kept of one host, oldest first.
 
@@ -269,8 +290,8 @@ def wishes_back(kept: Iterable[str]) -> tuple[NicWish, ...]:
     found: dict[tuple[str, str], tuple[int, int]] = {}
     for text in kept:
         rows: object = read_json(text)
-        if not isinstance(rows, list):
-            raise ValueError("no list")
+        if not isinstance(rows, list) or not all(map(_is_row, rows)):
+            raise ValueError("no list of cards, settings and numbers")
         for card, name, before, after in rows:
             first = found.get((str(card), str(name)), (int(before), 0))[0]
             found[str(card), str(name)] = first, int(after)

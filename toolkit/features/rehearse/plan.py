@@ -178,7 +178,7 @@ def _turns(now: Judged, then: Judged) -> Iterator[CheckTurn]:
     for each in then.verdicts:
         was = before.get(each.check.id, each.status)
         if was is not each.status:
-            worse = each.status in {Status.FAIL, Status.UNKNOWN} and was is not Status.FAIL
+            worse = each.status is Status.FAIL
             yield CheckTurn(each.check.id, str(was), str(each.status), each.finding.found, worse)
 
 
@@ -189,7 +189,7 @@ def _libraries(now: Judged, then: Judged) -> Iterator[CheckTurn]:
         was = before.get((each.consumer, each.version, each.origin), str(each.way))
         if was != each.way:
             name = f"{each.consumer} {each.version}".rstrip()
-            worse = each.way in {"none", "not known"}
+            worse = each.way == "none"
             yield CheckTurn(name, was, str(each.way), "; ".join(each.reasons), worse)
 
 

@@ -99,14 +99,16 @@ def doctor(said: Said) -> ExitCode:
         gathered = Gathered(wants)
         outcomes = _examined(session, wants, aside, gathered)
         between = gathered.verdicts()
-        code = session.ended(outcomes, code_of)
-        # A mix of versions is told; amid an update it is what the operator wants.
-        failing = {each.rule.impact for each in between if each.status is Status.FAIL}
-        if failing - {Impact.FRAGILE}:
-            code = worst([code, ExitCode.FAILED])
+        code = worst([session.ended(outcomes, code_of), _between_them(between)])
         _for_the_last_line(said, outcomes)
         teller.of(outcomes, code)
     return _reported(session, outcomes, aside, code, between)
+
+
+def _between_them(between: Sequence[SetVerdict]) -> ExitCode:
+    """A mix of versions is told; amid an update it is what the operator wants."""
+    failing = {each.rule.impact for each in between if each.status is Status.FAIL}
+    return ExitCode.FAILED if failing - {Impact.FRAGILE} else ExitCode.OK
 
 
 def _refuse_part(said: Said) -> None:

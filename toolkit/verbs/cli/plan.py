@@ -354,12 +354,8 @@ def verify(said: Said) -> ExitCode:
     with ExitStack() as stack:
         if said.flag("json"):  # then standard output is the document's alone
             stack.enter_context(redirect_stdout(sys.stderr))
-        ran = run_suite(
-            access(said),
-            wants,
-            checks=wants.common.checks,
-            verbose=said.flag("verbose"),
-        )
+        verbose = said.flag("verbose")
+        ran = run_suite(access(said), wants, checks=wants.common.checks, verbose=verbose)
     session.cases(ran.junit)
     if said.flag("json") and ran.code not in {ExitCode.USAGE, ExitCode.BUG}:
         told = verified_document(said.text("profile"), ran.cases, ran.code, session.now)
