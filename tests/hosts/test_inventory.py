@@ -283,6 +283,13 @@ def test_nodes_of_kubernetes_are_named_by_their_labels(tmp_path: Path, kind: str
     assert known.hosts["gpu1"].sources == (("address", f"{file}, InternalIP"),)
 
 
+def test_a_node_without_labels_is_a_host_in_no_group(tmp_path: Path) -> None:
+    bare = kube_node("gpu1", "192.0.2.1") | {"metadata": {"name": "gpu1", "labels": None}}
+    known = read_inventory(kubernetes(tmp_path, bare))
+    assert [*known.hosts] == ["gpu1"]
+    assert known.groups == {}
+
+
 @pytest.mark.parametrize(
     ("nodes", "why"),
     [
@@ -290,6 +297,7 @@ def test_nodes_of_kubernetes_are_named_by_their_labels(tmp_path: Path, kind: str
         pytest.param([{"kind": "Pod", "metadata": {"name": "a"}}], "no nodes of", id="pods"),
         pytest.param([kube_node("-oProxyCommand=x", "::1")], "is not the name", id="hostile"),
         pytest.param([kube_node("gpu1", "a@b")], "is no name of a host", id="address"),
+        pytest.param([kube_node("a", "::1"), kube_node("a", "::2")], "names a twice", id="twice"),
     ],
 )
 def test_what_is_no_list_of_nodes_is_refused(tmp_path: Path, nodes: list[object], why: str) -> None:

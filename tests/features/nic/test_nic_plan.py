@@ -122,6 +122,32 @@ def test_an_undo_goes_back_to_what_was_first_and_leaves_other_hands_values() -> 
     assert strange.exit_code is ExitCode.OK
 
 
+def test_an_undo_of_a_card_that_is_gone_is_not_called_done() -> None:
+    gone = looked(*wishes_back(['[["0000:99:00.0", "LINK_TYPE_P1", 1, 3]]']))
+    assert [each.reason for each in gone.plan.blocked] == ["this card is not there"]
+    assert gone.exit_code is ExitCode.UNKNOWN
+
+
+@pytest.mark.parametrize("kept", ["5", "[5]", '[["a", "b", null, 1]]', '[[1, 2, "a", 4]]', "[[]]"])
+def test_a_journal_that_is_damaged_is_no_wish(kept: str) -> None:
+    with pytest.raises(ValueError, match="no list"):
+        wishes_back([kept])
+
+
+@pytest.mark.parametrize(
+    "words", ["LINK_TYPE=eth,LINK_TYPE_P1=ib", "LINK_TYPE_P2=1,LINK_TYPE=2", "ATS_ENABLED=7"]
+)
+def test_what_contradicts_itself_or_is_no_value_is_refused(words: str) -> None:
+    with pytest.raises(UsageError, match="--set"):
+        read_wishes(words)
+
+
+def test_a_named_port_goes_before_the_site_s_word_for_all_ports() -> None:
+    named, _ = read_wishes("LINK_TYPE_P1=ib")
+    found = looked(*named, NicWish("LINK_TYPE", 2, named=False))
+    assert edits(found) == {"LINK_TYPE_P1": (2, 1), "LINK_TYPE_P2": (1, 2)}
+
+
 def test_cards_of_other_makers_are_named_and_never_written_to() -> None:
     wishes, _ = read_wishes("ATS_ENABLED=off")
     found = looked(*wishes, nics="0000:31:00.0 0x14e4:0x1760\n0000:32:00.0 -:-\n")

@@ -85,6 +85,13 @@ def test_what_is_said_of_a_run(run: CommunicatorRun, status: Status, why: str) -
     assert why in found.why
 
 
+def test_a_job_is_not_short_while_one_of_its_nodes_is_not_known() -> None:
+    """That one may have fewer HCAs, and be what bounds the ring."""
+    found = judge_job(RUN, {"gpu01": SOUND}, C)
+    assert found.status is Status.UNKNOWN
+    assert "no evidence of gpu02" in found.why
+
+
 def test_the_slower_node_bounds_the_ring_and_is_named_where_no_evidence_is_against_it() -> None:
     told = read_node(Node(node()), C)
     wire = replace(told.pairs[0].wire, gbits=told.pairs[0].wire.gbits * 0.5)

@@ -23,7 +23,7 @@ from toolkit.demo.nodes import READY, Recipe
 from toolkit.errors import ExitCode
 from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
-from toolkit.features.rehearse.plan import Rehearsal, rehearse_node
+from toolkit.features.rehearse.plan import Rehearsal, rehearse_node, turns_of
 from toolkit.features.rehearse.plan_evidence import Upgrade, as_if, whole_ofed
 from toolkit.node.collect import probe_script
 from toolkit.plan.plan import Plan, make_plan
@@ -193,6 +193,14 @@ def test_a_library_that_looks_for_the_folder_in_sysfs_loses_its_way_with_a_newer
     found = rehearse_node("n", node(old), want, Upgrade(ofed="26.04-1.0.0"), TODAY)
     nccl = next(each for each in found.libraries if each.what == "nccl 2.22.3")
     assert (nccl.before, nccl.after, nccl.worse) == ("peermem", "none", True)
+
+
+def test_what_would_only_be_unknown_is_no_loss() -> None:
+    now = judge_node("n", node(), WANT, TODAY)
+    blind = judge_node("n", Evidence({}, complete=True), WANT, TODAY)
+    turns = [each for each in turns_of(now, blind) if each.after == "unknown"]
+    assert turns
+    assert not any(each.worse for each in turns)
 
 
 def test_what_has_to_be_taken_along_is_named() -> None:

@@ -231,7 +231,7 @@ class _Sorted:
     blocked: list[NicBlock] = field(default_factory=list)
 
 
-def _plan(cards: Iterable[Card], wishes: Sequence[NicWish]) -> NicPlan:
+def _plan(cards: Sequence[Card], wishes: Sequence[NicWish]) -> NicPlan:
     found = _Sorted()
     said = [each for each in wishes if each.named]
     for card in cards:
@@ -249,6 +249,9 @@ def _plan(cards: Iterable[Card], wishes: Sequence[NicWish]) -> NicPlan:
                 found.blocked.append(NicBlock(card.device, str(wish), reason, False, True))
             for told in met:
                 _sort(card, told, wish, found)
+    there = {"", *(card.device for card in cards)}
+    for wish in (each for each in wishes if each.card not in there):
+        found.blocked.append(NicBlock(wish.card, str(wish), "this card is not there", False, True))
     return NicPlan(tuple(found.edits), tuple(found.owed), tuple(found.blocked))
 
 

@@ -115,7 +115,7 @@ def rehearse_node(
     booted = bool(upgrade.kernel or upgrade.firmware)
     return Rehearsal(
         parts,
-        tuple(_turns(now, then)),
+        tuple(turns_of(now, then)),
         tuple(_libraries(now, then)),
         tuple(_dies(node, upgrade)),
         tuple(_packages(node, upgrade)),
@@ -172,7 +172,7 @@ def _flavour(node: Node, upgrade: Upgrade) -> Flavor | None:
     return node.driver.flavor if node.driver is not None else None
 
 
-def _turns(now: Judged, then: Judged) -> Iterator[CheckTurn]:
+def turns_of(now: Judged, then: Judged) -> Iterator[CheckTurn]:
     """The checks that answer otherwise."""
     before = {each.check.id: each.status for each in now.verdicts}
     for each in then.verdicts:
