@@ -175,7 +175,7 @@ def test_the_verb_foretells_and_builds_for_a_kernel_that_is_nowhere_installed(
     before = tree_of(box)
     given = [word for each in plain(packages) for word in ("--headers", each)]
     status, said = verb(box, tmp_path, *given, "--check")
-    assert status == 3, said
+    assert status == 2, said  # of a driver's name the table knows the real one; here is a stub
     assert "nvidia-peermem/535.261.03: will compile" in said
     out = tmp_path / "out"
     status, said = verb(box, tmp_path, *given, "--package", "deb", "--out", str(out))
