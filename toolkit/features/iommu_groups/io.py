@@ -15,7 +15,7 @@ from toolkit.node.deliver import must_have_begun
 from toolkit.node.scripts import assembled
 from toolkit.ssh.transport import Transport
 
-_PARTS = ("frames.sh", "routes.sh", "holding.sh", "lock.sh", "domains.sh")
+_PARTS = ("frames.sh", "routes.sh", "holding.sh", "lock.sh", "agreed.sh", "domains.sh")
 _NOT_JUDGED = frozenset({"uid", "domains-before"})
 
 

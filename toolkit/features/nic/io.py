@@ -14,7 +14,7 @@ from toolkit.node.deliver import must_have_begun
 from toolkit.node.scripts import assembled
 from toolkit.ssh.transport import Transport
 
-_PARTS = ("frames.sh", "lock.sh", "nic.sh")
+_PARTS = ("frames.sh", "lock.sh", "agreed.sh", "nic.sh")
 _LIMIT_S = 1800.0
 
 

@@ -1,7 +1,7 @@
 # shellcheck shell=sh disable=SC2154,SC2034,SC2317 # the parts before it set and read what is used here
 # The domains of IOMMU groups: which devices are in them, what these carry, and the change of a
-# group's domain without a boot, under the node's lock. After frames.sh, routes.sh, holding.sh
-# and lock.sh.
+# group's domain without a boot, under the node's lock. After frames.sh, routes.sh, holding.sh,
+# lock.sh and agreed.sh.
 #
 # domains                        looks
 # set_domains SUM WAIT GROUP... end
@@ -169,7 +169,7 @@ change_domains() { # change_domains SUM GROUP...: 0, 5 where a step failed, 65 w
         return 65
     fi
     told_of "iommu $*"
-    ended=0
+    ended=0 number=0
     for word; do
         if [ -n "$stop" ]; then ended=5; break; fi
         number_of=${word%%/*} rest=${word#*/}
@@ -179,21 +179,4 @@ change_domains() { # change_domains SUM GROUP...: 0, 5 where a step failed, 65 w
     return "$ended"
 }
 
-set_domains() {
-    last=''
-    for last; do :; done
-    if [ "$last" != end ] || [ $# -lt 4 ]; then exit 64; fi
-    agreed_on=$1 wait_for=$2
-    shift 2
-    words=''
-    for each; do
-        if [ "$each" != end ]; then words="$words $each"; fi
-    done
-    begin_frames
-    number=0
-    # shellcheck disable=SC2086 # one word a group
-    under_lock "$wait_for" change_domains "$agreed_on" $words
-    ended=$?
-    end_frames
-    exit "$ended"
-}
+set_domains() { run_agreed change_domains "$@"; }

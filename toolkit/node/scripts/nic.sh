@@ -1,6 +1,6 @@
 # shellcheck shell=sh disable=SC2154,SC2317 # the parts before it set and read what is used here
 # Settings in the firmware of ConnectX cards, by mlxconfig or mstconfig, and their change under the
-# node's lock. What is written takes effect with a cold boot. After frames.sh and lock.sh.
+# node's lock. What is written takes effect with a cold boot. After frames.sh, lock.sh, agreed.sh.
 #
 # nics                        looks
 # set_nics SUM WAIT CARD... end
@@ -74,20 +74,4 @@ change_nics() { # change_nics SUM CARD...: 0, 5 where a step failed, 65 where a 
     return "$ended"
 }
 
-set_nics() {
-    last=''
-    for last; do :; done
-    if [ "$last" != end ] || [ $# -lt 4 ]; then exit 64; fi
-    agreed_on=$1 wait_for=$2
-    shift 2
-    words=''
-    for each; do
-        if [ "$each" != end ]; then words="$words $each"; fi
-    done
-    begin_frames
-    # shellcheck disable=SC2086 # one word a card
-    under_lock "$wait_for" change_nics "$agreed_on" $words
-    ended=$?
-    end_frames
-    exit "$ended"
-}
+set_nics() { run_agreed change_nics "$@"; }
