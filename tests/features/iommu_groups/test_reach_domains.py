@@ -67,7 +67,14 @@ def test_a_look_only_looks() -> None:
     assert node.scripts[0].endswith("\ndomains\n")
     for part in io._PARTS:
         assert (FOLDER / part).read_text() in node.scripts[0]
-    assert io._PARTS == ("frames.sh", "routes.sh", "holding.sh", "lock.sh", "agreed.sh", "domains.sh")
+    assert io._PARTS == (
+        "frames.sh",
+        "routes.sh",
+        "holding.sh",
+        "lock.sh",
+        "agreed.sh",
+        "domains.sh",
+    )
 
 
 def test_a_node_that_says_nothing() -> None:
