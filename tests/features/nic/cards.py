@@ -106,7 +106,13 @@ class NicTree:
 
     def run(self, script: str, *, limit_s: float = 60, sink: Sink = quiet) -> Result:
         del sink
-        done = subprocess.run(
+        done = self.sh(script, limit_s)
+        assert done.stderr == ""
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    def sh(self, script: str, limit_s: float = 60) -> subprocess.CompletedProcess[str]:
+        """A script as its shell has it, with whatever it complains of."""
+        return subprocess.run(
             [*self.shell, "-s"],
             input=script,
             env={
@@ -119,8 +125,6 @@ class NicTree:
             timeout=min(limit_s, 60),
             check=False,
         )
-        assert done.stderr == ""
-        return Result(done.returncode, done.stdout, done.stderr)
 
     def close(self) -> None:
         """Nothing is open."""
