@@ -41,9 +41,12 @@ def by_fabric(hosts: list[str], config: str, probe: Path) -> list[int]:
     from fabric import Config, Connection  # type: ignore[import-not-found] # noqa: PLC0415 likewise
 
     settings = Config(runtime_ssh_path=config)
+    # Each takes a copy of the settings, which are half there while another thread copies them.
+    connections = [Connection(host, config=settings) for host in hosts]
 
-    def read(host: str) -> int:
-        with Connection(host, config=settings) as connection:
+    def read(connection: Any) -> int:
+        host = connection.original_host  # `host` is the address, which all of them share
+        with connection:
             # What a program reads is handed over letter by letter: a file is Fabric's own way.
             connection.put(str(probe), f"/tmp/{host}.probe")
             done: Any = connection.run(
@@ -52,7 +55,7 @@ def by_fabric(hosts: list[str], config: str, probe: Path) -> list[int]:
             return len(done.stdout)
 
     with ThreadPoolExecutor(64) as pool:
-        return list(pool.map(read, hosts))
+        return list(pool.map(read, connections))
 
 
 if __name__ == "__main__":
