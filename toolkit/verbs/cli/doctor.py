@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolkit.checks.check import Impact, Status
-from toolkit.checks.judged import Judged
 from toolkit.cli.options import (
     BMC,
     CHECKS,
@@ -29,18 +27,15 @@ from toolkit.cli.options import (
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, UsageError, code_of, worst
 from toolkit.evidence import Frame
-from toolkit.facts.text.foreign import Foreign
 from toolkit.groups import Wants
-from toolkit.report.document import Told
-from toolkit.report.foreign import foreign_document
-from toolkit.report.text import report
 from toolkit.verbs.cli.prometheus import Metrics, textfile
 from toolkit.verbs.cli.session import Session, fleet, refuse_inside
 from toolkit.verbs.doctor import Gathered, examine, examine_files
-from toolkit.verbs.pasted_logs import import_log
 
-if TYPE_CHECKING:  # imported where there are two nodes
+if TYPE_CHECKING:  # nodes are asked while what judges and reports them is imported
     from toolkit.checks.agreement import SetVerdict
+    from toolkit.checks.judged import Judged
+    from toolkit.facts.text.foreign import Foreign
 
 
 @verb(
@@ -107,6 +102,8 @@ def doctor(said: Said) -> ExitCode:
 
 def _between_them(between: Sequence[SetVerdict]) -> ExitCode:
     """A mix of versions is told; amid an update it is what the operator wants."""
+    from toolkit.checks.check import Impact, Status  # noqa: PLC0415 see above
+
     failing = {each.rule.impact for each in between if each.status is Status.FAIL}
     return ExitCode.FAILED if failing - {Impact.FRAGILE} else ExitCode.OK
 
@@ -126,6 +123,8 @@ def _refuse_part(said: Said) -> None:
 
 
 def _for_the_last_line(said: Said, outcomes: list[Outcome[Judged]]) -> None:
+    from toolkit.checks.check import Impact  # noqa: PLC0415 see above
+
     found = [each.value for each in outcomes if each.value]
     said.sick.update(each.host for each in found if each.state == Impact.SICK)
     said.beyond.update(each.host for each in found if not each.mendable)
@@ -140,6 +139,10 @@ def _reported(
     between: Sequence[SetVerdict],
 ) -> ExitCode:
     """The report on the terminal, and in each file that was asked for."""
+    from toolkit.report.document import Told  # noqa: PLC0415 see above
+    from toolkit.report.foreign import foreign_document  # noqa: PLC0415 see above
+    from toolkit.report.text import report  # noqa: PLC0415 see above
+
     said = session.said
     asked = ("nccl.log", "nccl.agrees") if said.text("nccl_log") else ()
     verbose = said.flag("verbose")
@@ -167,7 +170,11 @@ def _examined(
 ) -> list[Outcome[Judged]]:
     """:param aside: is given what was not understood of what was saved."""
     said = session.said
-    also = import_log(Path(said.text("nccl_log"))) if said.text("nccl_log") else ()
+    also: tuple[Frame, ...] = ()
+    if said.text("nccl_log"):
+        from toolkit.verbs.pasted_logs import import_log  # noqa: PLC0415 only they pay for it
+
+        also = import_log(Path(said.text("nccl_log")))
     if saved := _saved(said):
         also += _image(said.text("inside"))
         today = session.today
