@@ -13,7 +13,6 @@ from toolkit.errors import Outcome, ToolkitError
 from toolkit.evidence import Evidence, Frame
 from toolkit.groups import Wants
 from toolkit.verbs.each import Alike, on_each, on_saved, spread_saved
-from toolkit.verbs.passport import sealed
 from toolkit.want import Want
 
 if TYPE_CHECKING:  # who judges what was saved reaches no node, and nodes are asked meanwhile
@@ -75,6 +74,7 @@ def judging(today: date, also: tuple[Frame, ...] = (), gathered: Gathered | None
     :param gathered: is given each node that somebody asked, for what they have between them.
     """
     from toolkit.checks.judged import judge_node  # noqa: PLC0415 while nodes are asked
+    from toolkit.verbs.passport import sealed  # noqa: PLC0415 likewise
 
     alike = Alike()
 
