@@ -91,7 +91,14 @@ def compare(sheets: Sequence[Sheet]) -> Comparison:
     """
     norm = Counter(sheet.layout for sheet in sheets if sheet.layout).most_common(1)
     places = norm[0][0] if norm else ()
-    hosts = _hosts(sheets, places)
+    # Nodes whose sheets say the same share one row: a large fleet has few of them.
+    known: dict[tuple[int, ...], _Host] = {}
+    hosts = []
+    for sheet in sheets:
+        same = (*map(id, sheet.sections), id(sheet.layout))
+        if same not in known:
+            known[same] = _host(sheet, places)
+        hosts.append(replace(known[same], name=sheet.host))
     keys = _in_order(dict.fromkeys(key for host in hosts for key in host.row))
     columns = {key: [host.value(key) for host in hosts] for key in keys}
     varying = {key: column for key, column in columns.items() if len({*column}) > 1}
@@ -110,18 +117,6 @@ def _in_order(keys: Iterable[Key]) -> list[Key]:
 
 def _named(key: Key) -> str:
     return " ".join(filter(None, key))
-
-
-def _hosts(sheets: Sequence[Sheet], norm: tuple[tuple[str, str], ...]) -> list[_Host]:
-    """Nodes whose sheets say the same share one row: a large fleet has few of them."""
-    known: dict[tuple[int, ...], _Host] = {}
-    hosts = []
-    for sheet in sheets:
-        same = (*map(id, sheet.sections), id(sheet.layout))
-        if same not in known:
-            known[same] = _host(sheet, norm)
-        hosts.append(replace(known[same], name=sheet.host))
-    return hosts
 
 
 def _host(sheet: Sheet, norm: tuple[tuple[str, str], ...]) -> _Host:

@@ -177,7 +177,12 @@ def _loaded(passport: Passport, node: Node) -> Iterator[PassportDifference]:
             updated = now != entry.file.sha256
             run = _run_that_left(since.get(entry.file.path, ()), now) if updated else ""
             yield PassportDifference(f"loaded {name}", *found, run)
-    yield from _strangers(kernel, node)
+    # Modules of the path that are loaded, and that the image does not have for this kernel.
+    for name, state in node.module_state.items():
+        if state.initstate and kernel.named(name) is None and name not in node.passport_loaded:
+            yield PassportDifference(
+                f"loaded {name}", "", state.srcversion or "a module of that name"
+            )
 
 
 def _other_build(entry: ModuleEntry, build: LoadedBuild) -> tuple[str, str] | None:
@@ -200,12 +205,3 @@ def untold(passport: Passport, node: Node) -> tuple[str, ...]:
         ):
             found.append(name)
     return tuple(found)
-
-
-def _strangers(kernel: KernelEntry, node: Node) -> Iterator[PassportDifference]:
-    """Modules of the path that are loaded, and that the image does not have for this kernel."""
-    for name, state in node.module_state.items():
-        if state.initstate and kernel.named(name) is None and name not in node.passport_loaded:
-            yield PassportDifference(
-                f"loaded {name}", "", state.srcversion or "a module of that name"
-            )

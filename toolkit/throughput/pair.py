@@ -64,7 +64,16 @@ def predict_pair(told: PairInputs, load: Load, c: Constants) -> PairPrediction:
     written = _bandwidth(told, load, c, reading=False)
     fetched = _bandwidth(told, load, c, reading=True)
     ring = _collective(told, Load(), c)  # NCCL chooses sizes and depth itself
-    staged = _staged(told, load, c)
+    # Through host memory by a library that pipelines its copies.
+    own = link_term(told.gpu_link, told.payload, "GPU", c)
+    copy = Term(own.span * c["copy-efficiency"], own.said)
+    terms = [wire_term(told, c), link_term(told.hca_link, told.payload, "HCA", c)]
+    if told.distance in COHERENT:
+        staged = _of_pipeline(least(terms), c["staged-coherent"], load, told, c)
+    else:
+        staged = _of_pipeline(
+            _under_iommu(told, [*terms, copy], copy, c), c["staged"], load, told, c
+        )
     if staged.span.value > written.span.value:  # never above: a measurement tells which it is
         staged = Term(staged.span, _NO_FASTER)
     staged = Term(staged.span.at_most(written.span), staged.said)
@@ -218,16 +227,6 @@ def _detour(told: PairInputs) -> str:
     if not first:
         return "IOMMU that translates"
     return f"ACS redirect at {first}" + (f" and {len(more)} more" if more else "")
-
-
-def _staged(told: PairInputs, load: Load, c: Constants) -> Term:
-    """Through host memory by a library that pipelines its copies."""
-    own = link_term(told.gpu_link, told.payload, "GPU", c)
-    copy = Term(own.span * c["copy-efficiency"], own.said)
-    terms = [wire_term(told, c), link_term(told.hca_link, told.payload, "HCA", c)]
-    if told.distance in COHERENT:
-        return _of_pipeline(least(terms), c["staged-coherent"], load, told, c)
-    return _of_pipeline(_under_iommu(told, [*terms, copy], copy, c), c["staged"], load, told, c)
 
 
 def _of_pipeline(path: Term, share: Range, load: Load, told: PairInputs, c: Constants) -> Term:

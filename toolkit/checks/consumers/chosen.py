@@ -140,7 +140,8 @@ def _exists(node: Node, file: str) -> bool:
 def decide(node: Node, want: Want, rules: Consumer, settings: dict[str, Setting]) -> Choice:
     """The way that a library is set on before it weighs GPU and HCA."""
     dmabuf = _dmabuf(node, want, rules, settings)
-    peermem = _peermem(node, rules)
+    none = f"none of {', '.join(rules.detects)}"
+    peermem = ask(lambda: peermem_gap(node) if sees_peermem(node, rules) else none)
     if dmabuf.yes and rules.prefers == "dmabuf":
         return Choice(Way.DMABUF, "driver and HCA can, and it prefers dma-buf")
     if dmabuf.yes is None and rules.prefers == "dmabuf":
@@ -166,11 +167,6 @@ def _dmabuf(node: Node, want: Want, rules: Consumer, settings: dict[str, Setting
     if exported.yes is not True or rules.name == "nvshmem":
         return exported
     return ask(lambda: dmabuf_nic_gap(node, want))
-
-
-def _peermem(node: Node, rules: Consumer) -> Answer:
-    none = f"none of {', '.join(rules.detects)}"
-    return ask(lambda: peermem_gap(node) if sees_peermem(node, rules) else none)
 
 
 def _forbids(library: str, setting: Setting) -> bool:

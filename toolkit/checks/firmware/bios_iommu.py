@@ -92,10 +92,7 @@ def acs(node: Node, want: Want) -> BiosFinding:
     on = {address: names_of(each.redirects) for address, each in able.items() if each.redirects}
     if role(node, want) is Role.VM_HOST:
         return _isolating(able.keys() - on.keys(), len(able), node)
-    return _direct(on, len(able), node)
-
-
-def _direct(on: dict[str, str], count: int, node: Node) -> BiosFinding:
+    count = len(able)
     if not on:
         return right(f"no redirect on {counted(count, 'bridge')}", on=False, firm=False)
     if node.iommu_units:

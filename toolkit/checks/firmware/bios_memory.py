@@ -213,7 +213,11 @@ def resizable_bar(node: Node, want: Want) -> BiosFinding:
     nothing to resize.
     """
     small, full = [], 0
-    memory = _memory(node)
+    # Bytes of memory by GPU, as far as nvidia-smi tells.
+    if not node.has_gpu_rows or node.no_driver:
+        memory = {}
+    else:
+        memory = {each.address: each.memory_mib * MIB for each in node.gpu_rows if each.memory_mib}
     for gpu in node.pci.gpus:
         offers = node.pci_config.functions[gpu.address].resizable()
         best = max(offers, key=lambda each: each.largest, default=None)
@@ -235,13 +239,6 @@ def resizable_bar(node: Node, want: Want) -> BiosFinding:
     if not full:
         return moot("no GPU here has a BAR that can be resized")
     return right(f"resized on {counted(full, 'GPU')}, or large enough", on=True, firm=False)
-
-
-def _memory(node: Node) -> dict[str, int]:
-    """Bytes of memory by GPU, as far as nvidia-smi tells."""
-    if not node.has_gpu_rows or node.no_driver:
-        return {}
-    return {each.address: each.memory_mib * MIB for each in node.gpu_rows if each.memory_mib}
 
 
 @bios(

@@ -31,7 +31,10 @@ def mistrusted(node: Node, file: ModuleFile, demanded: str) -> str:
     signer, key = _signed_by(node, file)
     if wrong := _without_signature(node, file, demanded, signer or key):
         return wrong
-    if _its_own(node, file) or (signer, key.lstrip("0")) in _taken(node):
+    # Whether it is a module of the kernel's own RDMA stack: it knows the key it came with.
+    inbox = f"/lib/modules/{node.kernel}/kernel/drivers/" in file.filename
+    its_own = inbox and file.signed and file.name in node.rdma_files
+    if its_own or (signer, key.lstrip("0")) in _taken(node):
         return ""
     if not signer and not key:
         if not node.let_unsigned_in and loaded_as_is(node, file):
@@ -52,12 +55,6 @@ def _without_signature(node: Node, file: ModuleFile, demanded: str, by: str) -> 
     if file.name == "nvidia_peermem" and node.peermem_changed:
         return f"{file.name} was changed after it was signed: its signature is of other bytes"
     return ""
-
-
-def _its_own(node: Node, file: ModuleFile) -> bool:
-    """Whether it is a module of the kernel's own RDMA stack: it knows the key it came with."""
-    inbox = f"/lib/modules/{node.kernel}/kernel/drivers/" in file.filename
-    return inbox and file.signed and file.name in node.rdma_files
 
 
 def _signed_by(node: Node, file: ModuleFile) -> tuple[str, str]:

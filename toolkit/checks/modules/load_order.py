@@ -40,7 +40,16 @@ def order(node: Node, want: Want) -> Finding:
     if not begun:
         return not_applicable("neither slurmd nor kubelet has been started since the boot")
     when, service = min(begun)
-    there = _there(node)
+    # When it was there at the latest, and by what we know.
+    times = node.unit_times or {}
+    found: list[tuple[float, str]] = []
+    inserted = node.peermem_inserted
+    if inserted.at:
+        found.append((inserted.at, "inserted"))
+    ours = times.get(OURS)
+    if ours is not None and ours.active and ours.well and ours.done:
+        found.append((ours.done, f"{OURS} was up"))
+    there = min(found, default=None)
     if there is None:
         return _nowhere(node, want, f"loaded before {service} began, {when:.1f} s after the boot")
     known = f"{there[1]} {there[0]:.1f} s after the boot"
@@ -60,16 +69,3 @@ def _nowhere(node: Node, want: Want, expected: str) -> Finding:
         hint="name it in /etc/modules-load.d; a journal that has let go of its boot says it again"
         " after the next",
     )
-
-
-def _there(node: Node) -> tuple[float, str] | None:
-    """When it was there at the latest, and by what we know."""
-    times = node.unit_times or {}
-    found: list[tuple[float, str]] = []
-    inserted = node.peermem_inserted
-    if inserted.at:
-        found.append((inserted.at, "inserted"))
-    ours = times.get(OURS)
-    if ours is not None and ours.active and ours.well and ours.done:
-        found.append((ours.done, f"{OURS} was up"))
-    return min(found, default=None)

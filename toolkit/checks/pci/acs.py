@@ -200,16 +200,14 @@ def persistence(node: Node, want: Want) -> Finding:
     if not wanted:
         return absent(node, BY_ROOT)
     if any(each.trouble(each.bridge.acs_registers()) for each in wanted):
-        return _written(node, wanted)
+        # Wrong now: what the next boot is told and the running kernel was not may mend it.
+        told = node.next_acs_arguments
+        if told != node.acs_arguments and not _troubled(node, wanted, _understood(node)):
+            return passed(
+                f"written, not in effect: pci= of the next boot sets {len(wanted)} bridges"
+            )
+        return not_applicable("not right now: see acs.redirect and acs.mask")
     return _after_boot(node, wanted)
-
-
-def _written(node: Node, wanted: tuple[Demand, ...]) -> Finding:
-    """Wrong now: what the next boot is told and the running kernel was not may mend it."""
-    told = node.next_acs_arguments
-    if told != node.acs_arguments and not _troubled(node, wanted, _understood(node)):
-        return passed(f"written, not in effect: pci= of the next boot sets {len(wanted)} bridges")
-    return not_applicable("not right now: see acs.redirect and acs.mask")
 
 
 def _after_boot(node: Node, wanted: tuple[Demand, ...]) -> Finding:

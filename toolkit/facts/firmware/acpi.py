@@ -49,16 +49,7 @@ def parse_iommu_table(text: str) -> IommuTable | None:
 
 def _dmar(data: bytes) -> IommuTable:
     flags = data[_DMAR_FLAGS]
-    return IommuTable("DMAR", bool(flags & 1), bool(flags & 2), bool(flags & 4), _ats(data))
-
-
-def _ivrs(data: bytes) -> IommuTable:
-    info = int.from_bytes(data[_IVINFO : _IVINFO + 4], "little")
-    return IommuTable("IVRS", None, None, bool(info & 2), None)
-
-
-def _ats(data: bytes) -> bool | None:
-    """Whether any structure names root ports with ATS."""
+    # Whether any structure names root ports with ATS.
     length = int.from_bytes(data[4:8], "little")
     at, found = _HEADER, False
     while at + 4 <= min(length, len(data)):
@@ -69,4 +60,10 @@ def _ats(data: bytes) -> bool | None:
         if kind == _ATSR and at + 8 <= len(data):
             found = found or bool(data[at + 4] & _ALL_PORTS) or size > 8
         at += size
-    return True if found else None if length > len(data) else False
+    ats = True if found else None if length > len(data) else False
+    return IommuTable("DMAR", bool(flags & 1), bool(flags & 2), bool(flags & 4), ats)
+
+
+def _ivrs(data: bytes) -> IommuTable:
+    info = int.from_bytes(data[_IVINFO : _IVINFO + 4], "little")
+    return IommuTable("IVRS", None, None, bool(info & 2), None)

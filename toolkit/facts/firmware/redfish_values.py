@@ -83,7 +83,12 @@ def meaning_of(value: Raw, name: str = "", row: BiosRow | None = None) -> Value:
     own = None if row is None else _own_word(value, row)
     if own is not None:
         return own
-    found = (_word(value, text, reads) for text in _spellings(value, name))
+    # The value, and what is left without the attribute's name, or its end, before it.
+    text = value.strip()
+    parts = [name, name.rpartition("_")[2], name.partition("_")[2]]
+    cut = [text[len(part) :].lstrip("_") for part in parts if part and _starts(text, part)]
+    spellings = (text, *(each for each in cut if each))
+    found = (_word(value, text, reads) for text in spellings)
     return next((each for each in found if each is not None), Value(value, Meaning.OTHER))
 
 
@@ -94,14 +99,6 @@ def _own_word(value: str, row: BiosRow) -> Value | None:
         if word in map(squeezed, known):
             return Value(value, meaning)
     return None
-
-
-def _spellings(value: str, name: str) -> tuple[str, ...]:
-    """The value, and what is left without the attribute's name, or its end, before it."""
-    text = value.strip()
-    parts = [name, name.rpartition("_")[2], name.partition("_")[2]]
-    cut = [text[len(part) :].lstrip("_") for part in parts if part and _starts(text, part)]
-    return (text, *(each for each in cut if each))
 
 
 def _starts(text: str, part: str) -> bool:

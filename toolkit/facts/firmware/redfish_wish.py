@@ -56,7 +56,10 @@ def raw_for(attribute: Attribute, wish: Wish, row: BiosRow | None = None) -> Raw
     if isinstance(attribute.current, bool) or attribute.kind is Kind.BOOLEAN:
         return {Meaning.ON: True, Meaning.OFF: False}.get(wish.meaning)
     if attribute.kind is Kind.INTEGER:
-        return _whole(attribute, wish, row)
+        number = wish.number
+        if wish.meaning in (Meaning.ON, Meaning.OFF) and (row is None or row.reads is Reads.SWITCH):
+            number = int(wish.meaning is Meaning.ON)
+        return None if number is None or _outside(attribute, number) else number
     if not attribute.allowed:
         return _other_of_pair(attribute, wish, row)
     fitting = [each for each in map(attribute.shown, attribute.allowed) if fits(each)]
@@ -74,13 +77,6 @@ def _nodes(meaning: Meaning, number: int | None) -> tuple[Meaning, int | None]:
     if meaning is Meaning.OFF or (meaning is Meaning.NUMBER and number in (0, 1)):
         return Meaning.NUMBER, 1
     return meaning, number
-
-
-def _whole(attribute: Attribute, wish: Wish, row: BiosRow | None) -> int | None:
-    number = wish.number
-    if wish.meaning in (Meaning.ON, Meaning.OFF) and (row is None or row.reads is Reads.SWITCH):
-        number = int(wish.meaning is Meaning.ON)
-    return None if number is None or _outside(attribute, number) else number
 
 
 def _outside(attribute: Attribute, number: int) -> bool:

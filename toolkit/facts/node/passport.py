@@ -70,7 +70,20 @@ class Passports(Reading):
         """Of the modules that the passport names those that are loaded."""
         lines = self._text("passport-loaded").split("\n")[:-1]
         at = next((at for at, line in enumerate(lines) if line.startswith("ids ")), len(lines))
-        builds = _build_ids(lines[at : at + 1], lines[at + 1 :])
+        # Notes that follow one another, in the order of the modules in the line above them.
+        rows = lines[at + 1 :]
+        try:
+            data = bytes.fromhex("".join(rows))
+        except ValueError as why:
+            raise Unparsable("build ids of loaded modules", rows[0]) from why
+        builds = {}
+        for name in " ".join(lines[at : at + 1]).split()[1:]:
+            size = 16 + int.from_bytes(data[4:8], "little")
+            size += -size % 4
+            builds[name] = parse_build_id(name, data[:size])
+            data = data[size:]
+        if data:
+            raise Unparsable("build ids of loaded modules", data[:40].hex())
         found = {}
         for number, line in enumerate(lines[:at], start=1):
             row = _LOADED.fullmatch(line)
@@ -100,24 +113,3 @@ class Passports(Reading):
         """
         word, _, rest = self._text(VERIFIED).partition(" ")
         return word == "good", rest.strip()
-
-
-def _build_ids(head: list[str], rows: list[str]) -> dict[str, str]:
-    """Notes that follow one another, in the order of the modules in the line above them.
-
-    :param head: "ids NAME NAME ...", or nothing.
-    :param rows: of od.
-    """
-    try:
-        data = bytes.fromhex("".join(rows))
-    except ValueError as why:
-        raise Unparsable("build ids of loaded modules", rows[0]) from why
-    found = {}
-    for name in " ".join(head).split()[1:]:
-        size = 16 + int.from_bytes(data[4:8], "little")
-        size += -size % 4
-        found[name] = parse_build_id(name, data[:size])
-        data = data[size:]
-    if data:
-        raise Unparsable("build ids of loaded modules", data[:40].hex())
-    return found

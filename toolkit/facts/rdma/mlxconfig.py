@@ -73,14 +73,11 @@ def _card(text: str) -> Card:
         raise Unparsable("mlxconfig", f"{keyed.get('Device', '?')}: no configurations")
     columns = [each.lower() for each in _COLUMN.findall(header[1])]
     # The last line may be cut: "True(1)" is known to be whole, a number is not.
-    rows = _ROW.findall(text[header.end() :].rstrip().rpartition("\n")[0] + "\n" + _last(text))
+    line = text.rstrip().rpartition("\n")[2]
+    last = line if line.endswith(")") else ""
+    rows = _ROW.findall(text[header.end() :].rstrip().rpartition("\n")[0] + "\n" + last)
     settings = {name: found for name, row in rows if (found := _setting(name, row, columns))}
     return Card(keyed.get("Device", ""), keyed.get("Device type", ""), settings)
-
-
-def _last(text: str) -> str:
-    line = text.rstrip().rpartition("\n")[2]
-    return line if line.endswith(")") else ""
 
 
 def _setting(name: str, row: str, columns: list[str]) -> FirmwareSetting | None:

@@ -109,7 +109,13 @@ def parse_table(text: str) -> PerftestRun:
     at = next((at for at, line in enumerate(lines) if _HEAD.match(line)), -1)
     if at < 0:
         raise Unparsable(SOURCE, text.strip().split("\n", 1)[0])
-    fields = _fields(lines[:at])
+    # "Dual-port : OFF    Device : mlx5_0": two to a line, parted by tabs, or by blanks.
+    fields: dict[str, str] = {}
+    for line in lines[:at]:
+        for part in re.split(r"\t+(?!:)|  +(?=[A-Za-z])", line):
+            told = _FIELD.fullmatch(part.strip())
+            if told is not None:
+                fields.setdefault(told[1].strip(), told[2])
     rows = _rows(lines, at)
     if not rows:
         raise Unparsable(SOURCE, lines[at], at + 1)
@@ -128,17 +134,6 @@ def parse_table(text: str) -> PerftestRun:
         tuple((name, int(value)) for name, value in _COUNTER.findall(text)),
         2 if fields.get("Dual-port") == "ON" else 1,
     )
-
-
-def _fields(lines: list[str]) -> dict[str, str]:
-    """ "Dual-port : OFF    Device : mlx5_0": two to a line, parted by tabs, or by blanks."""
-    found: dict[str, str] = {}
-    for line in lines:
-        for part in re.split(r"\t+(?!:)|  +(?=[A-Za-z])", line):
-            told = _FIELD.fullmatch(part.strip())
-            if told is not None:
-                found.setdefault(told[1].strip(), told[2])
-    return found
 
 
 def _rows(lines: list[str], head: int) -> list[Bandwidth | Latency]:

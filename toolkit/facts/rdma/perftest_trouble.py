@@ -74,19 +74,18 @@ def parse_perftest_trouble(text: str) -> PerftestTrouble:
     """Why there is no table, from what one end printed; OTHER with its last line at worst."""
     failed = _REGISTER.search(text)
     if failed is not None:
-        return PerftestTrouble(_registering(text, int(failed[1] or 0)), failed[0])
+        # What registering failed for: before 24 perftest told no number.
+        error = int(failed[1] or 0)
+        if "using DMA-BUF" in text or error in {_EPROTONOSUPPORT, _EOPNOTSUPP}:
+            registering = Why.DMABUF
+        elif "GPU buffer" in text:
+            registering = Why.PEERMEM if error in {0, _EFAULT} else Why.REGISTER
+        else:
+            registering = Why.MEMLOCK if error == _ENOMEM else Why.REGISTER
+        return PerftestTrouble(registering, failed[0])
     for why, pattern in _TABLE:
         found = re.search(f"^{pattern}$", text, re.M)
         if found is not None:
             return PerftestTrouble(why, found[0].strip()[:200])
     lines = [line.strip() for line in text.split("\n") if line.strip(" -*")]
     return PerftestTrouble(Why.OTHER, lines[-1][:200] if lines else "")
-
-
-def _registering(text: str, error: int) -> Why:
-    """What registering failed for: before 24 perftest told no number."""
-    if "using DMA-BUF" in text or error in {_EPROTONOSUPPORT, _EOPNOTSUPP}:
-        return Why.DMABUF
-    if "GPU buffer" in text:
-        return Why.PEERMEM if error in {0, _EFAULT} else Why.REGISTER
-    return Why.MEMLOCK if error == _ENOMEM else Why.REGISTER

@@ -55,7 +55,12 @@ def parse_ucx_perf(text: str) -> UcxPerf:
         trouble = _TROUBLE.search(text)
         said = (trouble[1] or trouble[2]) if trouble else text.strip().split("\n")[-1]
         raise Unparsable(SOURCE, said)
-    words = _numbers(finals[-1])
+    # Of blanks or of commas, which also part groups of digits where a locale has them so.
+    line = finals[-1]
+    if " " in line.strip():
+        words = [float(each.replace("'", "").replace(",", "")) for each in line.split()]
+    else:
+        words = [float(each) for each in line.strip().split(",")]
     if len(words) not in {_NUMBERS, _THREADS}:
         raise Unparsable(SOURCE, finals[-1].strip())
     asked = dict(_ASKED.findall(text))
@@ -70,10 +75,3 @@ def parse_ucx_perf(text: str) -> UcxPerf:
         asked.get("Test", ""),
         int(size) if (size := asked.get("Message size", "")).isdecimal() else 0,
     )
-
-
-def _numbers(line: str) -> list[float]:
-    """Of blanks or of commas, which also part groups of digits where a locale has them so."""
-    if " " in line.strip():
-        return [float(each.replace("'", "").replace(",", "")) for each in line.split()]
-    return [float(each) for each in line.strip().split(",")]

@@ -87,7 +87,16 @@ def run_lines(row: RunRow, paint: Painter) -> list[str]:
     for turn in row.turns:
         lines += labelled("turn", _turn(turn), indent=2)
     lines.append("")
-    lines += _by_phase(row)
+    # A line for hosts of one batch that were left at the same point.
+    groups: dict[tuple[int, str], list[str]] = {}
+    for host in row.hosts:
+        groups.setdefault((host.batch, host.phase), []).append(host.name)
+    cells = [
+        (f"batch {batch}" if batch else "no batch", phase, str(len(names)), clean(fold(names)))
+        for (batch, phase), names in sorted(groups.items(), key=lambda each: each[0][0] or 9999)
+    ]
+    by_phase = columns([("batch", "left at", "count", "hosts"), *cells])
+    lines += by_phase
     for host in row.hosts:
         lines += _trouble(host, paint)
     return lines
@@ -98,18 +107,6 @@ def _turn(turn: TurnRow) -> str:
         return f"{turn.who} from {_time(turn.began)}: no end is written down"
     ended = f"exit code {turn.code}, {turn.how}"
     return f"{turn.who} from {_time(turn.began)} to {_time(turn.ended)}: {ended}"
-
-
-def _by_phase(row: RunRow) -> list[str]:
-    """A line for hosts of one batch that were left at the same point."""
-    groups: dict[tuple[int, str], list[str]] = {}
-    for host in row.hosts:
-        groups.setdefault((host.batch, host.phase), []).append(host.name)
-    cells = [
-        (f"batch {batch}" if batch else "no batch", phase, str(len(names)), clean(fold(names)))
-        for (batch, phase), names in sorted(groups.items(), key=lambda each: each[0][0] or 9999)
-    ]
-    return columns([("batch", "left at", "count", "hosts"), *cells])
 
 
 def _trouble(host: HostRow, paint: Painter) -> list[str]:

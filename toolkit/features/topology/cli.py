@@ -83,12 +83,9 @@ def _draw(session: Session, drawn: list[Drawn], failures: list[tuple[str, Toolki
         made += ["svg"] if session.deliver("svg", tree_svg(drawn[0])) else []
     if said.text("html"):
         lost = [f"{name}: {why}" for name, why in failures]
-        whole = "".join(page(drawn, lost, _command(said)))
+        asked = ("from_", "--from") if said.text("from_") else ("hosts", "--hosts")
+        command = shlex.join(["./invokew", "topology", asked[1], said.text(asked[0])])
+        whole = "".join(page(drawn, lost, command))
         made += ["html"] if session.deliver("html", whole) else []
     for each in made if drawn else ():
         session.remark(f"drawn in {said.text(each)}")
-
-
-def _command(said: Said) -> str:
-    asked = ("from_", "--from") if said.text("from_") else ("hosts", "--hosts")
-    return shlex.join(["./invokew", "topology", asked[1], said.text(asked[0])])

@@ -79,7 +79,11 @@ def _nearest(view: TopologyView, paint: Painter) -> Iterator[str]:
     for first, *more in chosen.values():
         hcas = f"{first.hca} and {len(more)} more" if more else first.hca
         limit = _limit(first, alone=not more)
-        rows.append((first.gpu, hcas, first.distance, limit, _redirect(first)))
+        if first.redirects is None:
+            redirect = "not read" if first.distance in {"PIX", "PXB"} else "-"
+        else:
+            redirect = "yes" if first.redirects else "no"
+        rows.append((first.gpu, hcas, first.distance, limit, redirect))
     head, *body = columns([tuple(map(clean, row)) for row in rows])
     yield head
     for ways, line in zip(chosen.values(), body, strict=True):
@@ -94,12 +98,6 @@ def _limit(way: GpuWay, *, alone: bool) -> str:
         return "not told"
     speed = f"{way.limit} = {way.gigabytes:.1f} GB/s"
     return f"{speed} at {way.limited_at}" if alone else speed
-
-
-def _redirect(way: GpuWay) -> str:
-    if way.redirects is None:
-        return "not read" if way.distance in {"PIX", "PXB"} else "-"
-    return "yes" if way.redirects else "no"
 
 
 def _grid(view: TopologyView) -> Iterator[str]:
