@@ -27,8 +27,7 @@ from toolkit.checks.follows import Step, steps
 from toolkit.checks.role import role
 from toolkit.errors import ExitCode, NoEvidence, Unparsable, read_or
 from toolkit.evidence import Evidence
-from toolkit.facts.firmware.bmc_identity import Same, same_machine
-from toolkit.facts.firmware.redfish_bmc import Trust
+from toolkit.facts.firmware.redfish_bmc import Same, Trust, same_machine
 from toolkit.facts.node.node import Node
 from toolkit.facts.recall import Answers
 from toolkit.facts.text.pasted_logs import IMPORTED

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from toolkit.facts.boot.cmdline import Cmdline
-from toolkit.facts.boot.loader import MARK, TrialOutcome
+from toolkit.facts.boot.next_boot import MARK, TrialOutcome
 from toolkit.facts.node.node import Node
 from toolkit.facts.node.passport import ABSENT, Left, LoadedBuild
 from toolkit.facts.passport import FileEntry, KernelEntry, ModuleEntry, Passport

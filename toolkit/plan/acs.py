@@ -20,8 +20,7 @@ from toolkit.checks.role import lent_gpus, role
 from toolkit.errors import NoEvidence, Unparsable, Unsupported
 from toolkit.facts.boot.acs_boot import device_path
 from toolkit.facts.node.node import Node
-from toolkit.facts.pci.acs import Demand
-from toolkit.facts.pci.acs_kernels import AcsArgument, acs_argument
+from toolkit.facts.pci.acs import AcsArgument, Demand, acs_argument
 from toolkit.facts.pci.config_space import REDIRECT
 from toolkit.facts.pci.platform import Platform
 from toolkit.want import Role, Want

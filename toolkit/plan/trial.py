@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from toolkit.errors import NoEvidence, Unparsable, Unsupported
-from toolkit.facts.boot.loader import MARK
-from toolkit.facts.boot.next_boot import BootEntry, default_entry
+from toolkit.facts.boot.next_boot import MARK, BootEntry, default_entry
 from toolkit.facts.distros import Family
 from toolkit.facts.node.node import Node
 from toolkit.plan.acts import forgotten

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.enrolling import DER, OTHER, FirmwareNode, fleet_of, print_of
 from toolkit.errors import NoEvidence, ToolkitError
 from toolkit.evidence import Evidence
-from toolkit.facts.firmware.mok import parse_mok
+from toolkit.facts.firmware.secureboot import parse_mok
 from toolkit.features.enrol.io import ask, script
 from toolkit.features.enrol.plan import EnrolStanding, EnrolWish, standing
 from toolkit.features.enrol.run import look

@@ -15,7 +15,7 @@ from toolkit.checks.role import role
 from toolkit.compat.bios import BiosRole
 from toolkit.errors import CutOff, NoEvidence, Unparsable
 from toolkit.facts.firmware.bios_setting import Exposed
-from toolkit.facts.firmware.bmc_identity import Same, same_machine
+from toolkit.facts.firmware.redfish_bmc import Same, same_machine
 from toolkit.facts.firmware.redfish_values import Meaning, Value, meaning_of, squeezed
 from toolkit.facts.node.node import Node
 from toolkit.want import Want

@@ -10,8 +10,8 @@ from toolkit.checks.role import role
 from toolkit.compat.bios import BiosRole
 from toolkit.errors import NoEvidence, Unparsable, read_or
 from toolkit.facts.node.node import Node
-from toolkit.facts.pci.bar_log import homeless_bars, large
-from toolkit.facts.pci.link_control import read_sriov
+from toolkit.facts.pci.kernel_log import homeless_bars, large
+from toolkit.facts.pci.pcie_caps import read_sriov
 from toolkit.facts.pci.windows import FOUR_GIB, Region, Window
 from toolkit.plural import counted
 from toolkit.want import Role, Want

@@ -15,7 +15,7 @@ from toolkit.checks.check import (
 from toolkit.checks.gpu.driver import NOT_LOADED
 from toolkit.errors import NoEvidence
 from toolkit.facts.gpu.smi_query import UNREADABLE
-from toolkit.facts.nccl.daemons import MPS
+from toolkit.facts.nccl.containers import MPS
 from toolkit.facts.node.node import Node
 from toolkit.want import Want
 

@@ -8,8 +8,7 @@ from toolkit.checks.kernel.builds import NOTHING_BUILT
 from toolkit.checks.rdma.makers import has_connectx
 from toolkit.compat.reader import Compat
 from toolkit.errors import NoEvidence
-from toolkit.facts.modules.dkms import DkmsBuild, DkmsState
-from toolkit.facts.modules.make_log import BuildLog
+from toolkit.facts.modules.dkms import BuildLog, DkmsBuild, DkmsState
 from toolkit.facts.node.node import Node
 from toolkit.facts.node.stack import OFED_DKMS
 from toolkit.want import PeerPath, Want

@@ -24,9 +24,9 @@ from toolkit.facts.pci.acs import (
     demands,
     disable_acs_redir,
     group_troubles,
+    mistakes_arguments,
     names_of,
 )
-from toolkit.facts.pci.acs_kernels import mistakes_arguments
 from toolkit.facts.pci.config_space import Acs, AcsRegisters
 from toolkit.facts.pci.platform import Platform
 from toolkit.facts.text.tool_reports import TopoCheck

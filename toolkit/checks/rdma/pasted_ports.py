@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from toolkit.checks.check import Finding, Status, failed, unknown
 from toolkit.checks.role import role
 from toolkit.facts.node.node import Node
-from toolkit.facts.rdma.mlxlink import UNPLUGGED, Link
+from toolkit.facts.rdma.firmware_tools import UNPLUGGED, Link
 from toolkit.plural import counted
 from toolkit.want import Role, Want
 

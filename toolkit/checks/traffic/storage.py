@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from toolkit.checks.check import Finding, failed, passed, unknown
 from toolkit.checks.traffic.verdict import SHORT
-from toolkit.facts.gpu.gdsio import GdsioRun
+from toolkit.facts.gpu.gds import GdsioRun
 from toolkit.facts.node.node import Node
 
 _FASTER = 1.2  # than through host memory: a fallback to host memory is not

@@ -12,9 +12,9 @@ from toolkit.facts.gpu.gdrcopy import GdrDrv, Sanity, built_for, parse_gdrcopy, 
 from toolkit.facts.gpu.gds import GdsCheck, NvidiaFs, parse_cufile, parse_gds, parse_gdscheck
 from toolkit.facts.lines import blocks
 from toolkit.facts.modules.kernel_modules import ModuleFile, parse_modinfo
+from toolkit.facts.nccl.consumers import Mpi, parse_mpiname, parse_ompi_info
 from toolkit.facts.nccl.containers import Containers, parse_containers
-from toolkit.facts.nccl.mpi import Mpi, parse_mpiname, parse_ompi_info
-from toolkit.facts.rdma.ucx_info import UcxInfo, parse_ucx_info
+from toolkit.facts.rdma.ucx import UcxInfo, parse_ucx_info
 from toolkit.facts.reading import Reading
 from toolkit.facts.text.tool_reports import (
     DiagResult,

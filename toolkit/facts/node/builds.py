@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from toolkit.errors import NoEvidence
-from toolkit.facts.boot.initramfs import Initramfs, parse_initramfs
-from toolkit.facts.boot.kernel import parse_config
+from toolkit.facts.boot.kernel import Initramfs, parse_config, parse_initramfs
 from toolkit.facts.fact import fact
 from toolkit.facts.lines import blocks
-from toolkit.facts.modules.compiler import Compiler, parse_cc_version, parse_gcc_major, parse_tools
-from toolkit.facts.modules.dkms import parse_dkms_version
+from toolkit.facts.modules.build_env import Compiler, parse_cc_version, parse_gcc_major, parse_tools
+from toolkit.facts.modules.dkms import (
+    BuildLog,
+    parse_build_failures,
+    parse_dkms_version,
+    parse_make_log,
+)
 from toolkit.facts.modules.kernel_modules import ModuleFile, parse_modinfo_files, parse_symvers
-from toolkit.facts.modules.make_log import BuildLog, parse_build_failures, parse_make_log
 from toolkit.facts.modules.ofed import (
     LEFTOVER,
     OfedFolders,

@@ -6,8 +6,7 @@ import re
 
 from toolkit.errors import NoEvidence
 from toolkit.facts.fact import fact
-from toolkit.facts.firmware.machine import parse_cpu, parse_dmi
-from toolkit.facts.firmware.virt import guest_of
+from toolkit.facts.firmware.machine import guest_of, parse_cpu, parse_dmi
 from toolkit.facts.nccl.nccl_log import NcclLog
 from toolkit.facts.nccl.nccl_log_reader import parse_nccl_log
 from toolkit.facts.reading import Reading

@@ -7,25 +7,24 @@ from typing import TYPE_CHECKING
 
 from toolkit.facts.fact import fact
 from toolkit.facts.gpu.smi_query import parse_bar1_alone
-from toolkit.facts.kube_described import Offered, parse_offered
+from toolkit.facts.kube import Offered, parse_offered
 from toolkit.facts.rdma.ethtool import EthtoolSaid, parse_ethtool
 from toolkit.facts.rdma.roce import Qos, parse_mlnx_qos
 from toolkit.facts.reading import Reading
 from toolkit.facts.text.pasted_logs import IMPORTED
 
 if TYPE_CHECKING:  # a parser is imported where its text was given: no node that is asked has one
-    from toolkit.facts.gpu.gdsio import GdsioRun
-    from toolkit.facts.kube_pods import PluginLog, Pod
+    from toolkit.facts.gpu.gds import GdsioRun
+    from toolkit.facts.kube import PluginLog, Pod
     from toolkit.facts.modules.pasted_modules import ConfigLines, Symbols
     from toolkit.facts.nccl.nccl_tests import CollectiveRun
     from toolkit.facts.nccl.pasted_containers import Asked
     from toolkit.facts.pci.config_space import AcsRegisters
     from toolkit.facts.rdma.ethtool import DriverInfo
-    from toolkit.facts.rdma.limits_said import Limit
-    from toolkit.facts.rdma.mlxconfig import Card
-    from toolkit.facts.rdma.mlxlink import Link, PcieLink
+    from toolkit.facts.rdma.firmware_tools import Card, Link, PcieLink
     from toolkit.facts.rdma.perftest_text import PerftestSaid
-    from toolkit.facts.rdma.ucx_perf import UcxPerf
+    from toolkit.facts.rdma.registration import Limit
+    from toolkit.facts.rdma.ucx import UcxPerf
     from toolkit.facts.rdma.verbs_log import VerbsTrouble
 
 _DEVICE = r" (?:-d|--device)[ =]?(\S+)"
@@ -48,7 +47,7 @@ class ToldPorts(Reading):
         """The ports that mlxlink was asked about, by the device that its command names."""
         if not self._given("mlxlink"):
             return {}
-        from toolkit.facts.rdma.mlxlink import parse_mlxlink  # noqa: PLC0415 see above
+        from toolkit.facts.rdma.firmware_tools import parse_mlxlink  # noqa: PLC0415 see above
 
         links = parse_mlxlink(self._text("mlxlink"))
         return dict(zip(self._asked("mlxlink", _DEVICE, len(links)), links, strict=True))
@@ -58,7 +57,7 @@ class ToldPorts(Reading):
         """What mlxlink said of the cards' PCIe links; () where it was not asked."""
         if not self._given("mlxlink"):
             return ()
-        from toolkit.facts.rdma.mlxlink import parse_mlxlink_pcie  # noqa: PLC0415 see above
+        from toolkit.facts.rdma.firmware_tools import parse_mlxlink_pcie  # noqa: PLC0415 see above
 
         return parse_mlxlink_pcie(self._text("mlxlink"))
 
@@ -79,7 +78,7 @@ class ToldPorts(Reading):
         key = "limits-said"
         if not self._given(key):
             return ()
-        from toolkit.facts.rdma.limits_said import parse_limits  # noqa: PLC0415 see above
+        from toolkit.facts.rdma.registration import parse_limits  # noqa: PLC0415 see above
 
         return parse_limits(self._text(key), self.sources.source(key).partition(IMPORTED)[0])
 
@@ -98,7 +97,7 @@ class ToldPorts(Reading):
         """The settings of cards that mlxconfig was asked about; () where it was not."""
         if not self._given("mlxconfig"):
             return ()
-        from toolkit.facts.rdma.mlxconfig import parse_mlxconfig  # noqa: PLC0415 see above
+        from toolkit.facts.rdma.firmware_tools import parse_mlxconfig  # noqa: PLC0415 see above
 
         return parse_mlxconfig(self._text("mlxconfig"))
 
@@ -181,7 +180,7 @@ class ToldStack(Reading):
         key = "setpci-said"
         if not self._given(key):
             return ()
-        from toolkit.facts.pci.acs_text import parse_setpci  # noqa: PLC0415 see above
+        from toolkit.facts.pci.acs_commands import parse_setpci  # noqa: PLC0415 see above
 
         return parse_setpci(self._text(key), self.sources.source(key).partition(IMPORTED)[0])
 
@@ -204,7 +203,7 @@ class ToldStack(Reading):
         """Cards and their firmware, by mlxfwmanager; none where it was not asked."""
         if not self._given(_FIRMWARE):
             return ()
-        from toolkit.facts.rdma.firmware_text import parse_mlxfwmanager  # noqa: PLC0415 see above
+        from toolkit.facts.rdma.firmware_tools import parse_mlxfwmanager  # noqa: PLC0415 see above
 
         return parse_mlxfwmanager(self._text(_FIRMWARE))
 
@@ -218,7 +217,7 @@ class ToldStack(Reading):
         """Pods that kubectl listed; none where it was not asked."""
         if not self._given("kubectl-pods"):
             return ()
-        from toolkit.facts.kube_pods import parse_pod_list  # noqa: PLC0415 see above
+        from toolkit.facts.kube import parse_pod_list  # noqa: PLC0415 see above
 
         return parse_pod_list(self._text("kubectl-pods"))
 
@@ -234,7 +233,7 @@ class ToldStack(Reading):
         """What a device plugin logged; None where no such log was given."""
         if not self._given("device-plugin-log"):
             return None
-        from toolkit.facts.kube_pods import parse_plugin_log  # noqa: PLC0415 see above
+        from toolkit.facts.kube import parse_plugin_log  # noqa: PLC0415 see above
 
         return parse_plugin_log(self._text("device-plugin-log"))
 
@@ -268,7 +267,7 @@ class Traffic(Reading):
         key = "ucx-perftest"
         if not self._given(key):
             return None
-        from toolkit.facts.rdma.ucx_perf import parse_ucx_perf  # noqa: PLC0415 see above
+        from toolkit.facts.rdma.ucx import parse_ucx_perf  # noqa: PLC0415 see above
 
         return parse_ucx_perf(self._text(key))
 
@@ -277,7 +276,7 @@ class Traffic(Reading):
         """Lines of gdsio."""
         if not self._given("gdsio"):
             return ()
-        from toolkit.facts.gpu.gdsio import parse_gdsio  # noqa: PLC0415 see above
+        from toolkit.facts.gpu.gds import parse_gdsio  # noqa: PLC0415 see above
 
         return parse_gdsio(self._text("gdsio"))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolkit.facts.fact import fact
-from toolkit.facts.pci.aer import AerCounts, parse_aer
+from toolkit.facts.firmware.cpu_setup import count_nodes
 from toolkit.facts.pci.functions import (
     PciFunction,
     PciTree,
@@ -14,9 +14,9 @@ from toolkit.facts.pci.functions import (
     without_answer,
 )
 from toolkit.facts.pci.iommu import Domain, parse_groups
+from toolkit.facts.pci.kernel_log import AerCounts, parse_aer
 from toolkit.facts.pci.lspci import parse_lspci
 from toolkit.facts.pci.lspci_tree import parse_lspci_tree
-from toolkit.facts.pci.numa import count_nodes
 from toolkit.facts.reading import Reading
 
 

@@ -6,11 +6,10 @@ from toolkit.errors import NoEvidence, NotCollected
 from toolkit.facts.boot.acs_boot import AcsArguments, AtBoot, parse_acs_arguments, parse_acs_units
 from toolkit.facts.boot.cmdline import Cmdline, parse_cmdline, parse_grub_default
 from toolkit.facts.fact import fact
-from toolkit.facts.firmware.acpi import IommuTable, parse_iommu_table
 from toolkit.facts.firmware.cpu_setup import Setup, parse_setup
 from toolkit.facts.node.devices import Devices
 from toolkit.facts.node.system import System
-from toolkit.facts.pci.iommu import IommuSaid, parse_iommu_log
+from toolkit.facts.pci.iommu import IommuSaid, IommuTable, parse_iommu_log, parse_iommu_table
 from toolkit.facts.pci.platform import Platform, classify
 from toolkit.facts.pci.windows import Region, Window, parse_iomem, parse_regions
 from toolkit.facts.reading import Reading

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from toolkit.built.io.openssl import der_of
 from toolkit.errors import Outcome
-from toolkit.facts.firmware.mok import Mok, parse_mok
-from toolkit.facts.firmware.secureboot import Enrolment
+from toolkit.facts.firmware.secureboot import Enrolment, Mok, parse_mok
 from toolkit.features.enrol.io import ROOTS_OWN, SAFE, ask
 from toolkit.features.enrol.plan import Enrolling, EnrolWish, needs_request, standing
 from toolkit.hosts.host import Host

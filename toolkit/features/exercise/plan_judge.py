@@ -17,8 +17,8 @@ from toolkit.facts.rdma.devices import Kind as DeviceKind
 from toolkit.facts.rdma.devices import RdmaDevice
 from toolkit.facts.rdma.exercise import End, Kind, Measured, Role, Said, Test
 from toolkit.facts.rdma.perftest import parse_perftest_run
-from toolkit.facts.rdma.perftest_trouble import PerftestTrouble, Why, parse_perftest_trouble
-from toolkit.facts.rdma.ucx_perf import parse_ucx_perf
+from toolkit.facts.rdma.perftest_text import PerftestTrouble, Why, parse_perftest_trouble
+from toolkit.facts.rdma.ucx import parse_ucx_perf
 from toolkit.features.exercise.plan_proof import (
     Point,
     ProofState,
