@@ -18,7 +18,6 @@ from toolkit.checks.gpu import (
     health,
     health_smi,
     nvlink,
-    protected,
 )
 from toolkit.checks.kernel import boot_arguments, builds, dkms, kernel, rebuilding, secureboot
 from toolkit.checks.modules import (
@@ -28,7 +27,6 @@ from toolkit.checks.modules import (
     loading,
     modules,
     ofed,
-    ofed_hca,
     peermem,
 )
 from toolkit.checks.pci import acs, ats, bar, iommu, link, pcie, pcie_caps, platform
@@ -78,7 +76,7 @@ ALL: tuple[Check, ...] = (
     gpu.mig_vgpu,
     inventory.nvswitches,
     health_smi.throttle,
-    protected.confidential,
+    gpu.confidential,
     nvlink.fabricmanager,
     nvlink.fabric_state,
     nvlink.links,
@@ -109,7 +107,7 @@ ALL: tuple[Check, ...] = (
     modules.blacklist,
     modules.origin,
     ofed.flavor,
-    ofed_hca.hca,
+    ofed.hca,
     ofed.kernel_match,
     ofed.headers_link,
     ofed.openibd,

@@ -20,9 +20,8 @@ from toolkit.checks.check import (
     without_gpus,
 )
 from toolkit.checks.consumers.choices import choices
-from toolkit.checks.consumers.chosen import Chosen
+from toolkit.checks.consumers.chosen import Chosen, taken
 from toolkit.checks.consumers.path import selected
-from toolkit.checks.consumers.taken import taken
 from toolkit.checks.follows import Step, steps
 from toolkit.checks.role import role
 from toolkit.errors import ExitCode, NoEvidence, Unparsable, read_or

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from toolkit.facts.boot.cmdline import Cmdline
 from toolkit.facts.boot.next_boot import MARK, TrialOutcome
+from toolkit.facts.node.builds import ABSENT, Left, LoadedBuild
 from toolkit.facts.node.node import Node
-from toolkit.facts.node.passport import ABSENT, Left, LoadedBuild
 from toolkit.facts.passport import FileEntry, KernelEntry, ModuleEntry, Passport
 
 # Words that say where this one machine's disks, consoles and addresses are: the boot loader

@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from toolkit.checks.check import Status
-from toolkit.checks.pci.acs import mask, persistence, redirect
-from toolkit.checks.pci.acs_demanded import IN_TABLE, demanded
+from toolkit.checks.pci.acs import IN_TABLE, demanded, mask, persistence, redirect
 from toolkit.checks.pci.iommu import asks_for_acs
 from toolkit.checks.role import lent_gpus, role
 from toolkit.errors import NoEvidence, Unparsable, Unsupported

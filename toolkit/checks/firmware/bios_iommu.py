@@ -5,7 +5,7 @@ from __future__ import annotations
 from toolkit.checks.check import Impact
 from toolkit.checks.firmware.bios import bios
 from toolkit.checks.firmware.bios_seen import BiosFinding, moot, right, unseen, wrong
-from toolkit.checks.pci.acs_demanded import BY_ROOT, IN_TABLE, on_paths
+from toolkit.checks.pci.acs import BY_ROOT, IN_TABLE, on_paths
 from toolkit.checks.pci.iommu_words import AMD, INTEL
 from toolkit.checks.role import role
 from toolkit.compat.bios import BiosRole

@@ -15,8 +15,7 @@ from toolkit.checks.check import (
     unknown,
 )
 from toolkit.checks.modules.fixes import reload
-from toolkit.checks.modules.obstacles import of_two_stacks
-from toolkit.checks.modules.stale import loaded_from_elsewhere
+from toolkit.checks.modules.obstacles import loaded_from_elsewhere, of_two_stacks
 from toolkit.checks.rdma.makers import rdma_modules, takes_nvidia_peermem
 from toolkit.facts.boot.cmdline import Cmdline, parse_cmdline
 from toolkit.facts.node.node import Node

@@ -20,8 +20,8 @@ from toolkit.facts.rdma.perftest_text import PerftestSaid, PerftestTrouble, Why
 from toolkit.facts.rdma.ucx import UcxPerf
 from toolkit.facts.rdma.verbs_log import Trouble
 from toolkit.throughput.estimate import Estimate
-from toolkit.throughput.host import host_bandwidth, host_bound
 from toolkit.throughput.inputs import HcaWire, Load
+from toolkit.throughput.ports import host_bandwidth, host_bound
 
 _PATH = "nvidia-smi topo -m and lspci -vvv of that node, in the same paste"
 _SHORT = (

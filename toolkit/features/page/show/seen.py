@@ -14,8 +14,8 @@ from functools import lru_cache, partial
 from typing import TypeVar, cast
 
 from toolkit.checks.check import Finding, Gap, Status, Verdict
-from toolkit.checks.comparison import Sheet, Sheets
 from toolkit.checks.judged import Judged
+from toolkit.checks.outliers import Sheet, Sheets
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
