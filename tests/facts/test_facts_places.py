@@ -39,7 +39,7 @@ from toolkit.facts.pci.iommu_groups import parse_groups
 from toolkit.facts.pci.kernel_log import parse_aer
 from toolkit.facts.pci.lspci_tree import parse_lspci_tree
 from toolkit.facts.pci.windows import parse_iomem
-from toolkit.facts.rdma.hca_counters import parse_hca_counters
+from toolkit.facts.rdma.hca_health import parse_hca_counters
 from toolkit.facts.rdma.roce import parse_ecn
 from toolkit.facts.slurm import parse_jobs, parse_nodes
 

@@ -21,9 +21,6 @@ from toolkit.checks.gpu import (
 )
 from toolkit.checks.kernel import boot_arguments, builds, dkms, kernel, rebuilding, secureboot
 from toolkit.checks.modules import (
-    dummies,
-    half,
-    load_order,
     loading,
     modules,
     ofed,
@@ -82,7 +79,7 @@ ALL: tuple[Check, ...] = (
     nvlink.links,
     nvlink.imex,
     path.selected,
-    half.other,
+    modules.other,
     path.cuda_attrs,
     path.dmabuf_gpu,
     path.dmabuf_nic,
@@ -101,7 +98,7 @@ ALL: tuple[Check, ...] = (
     loading.params,
     peermem.loaded_vs_disk,
     peermem.autoload,
-    load_order.order,
+    modules.order,
     peermem.legacy_conflict,
     rebuilding.rebuild,
     modules.blacklist,
@@ -111,7 +108,7 @@ ALL: tuple[Check, ...] = (
     ofed.kernel_match,
     ofed.headers_link,
     ofed.openibd,
-    dummies.dummies,
+    modules.dummies,
     builds.initrd_rdma,
     inventory.hca_count,
     rdma.devices,

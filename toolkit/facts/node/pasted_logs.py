@@ -10,8 +10,7 @@ from toolkit.facts.fact import fact
 from toolkit.facts.firmware.machine import guest_of, parse_cpu, parse_dmi
 from toolkit.facts.gpu.smi_query import parse_bar1_alone
 from toolkit.facts.kube import Offered, parse_offered
-from toolkit.facts.nccl.nccl_log import NcclLog
-from toolkit.facts.nccl.nccl_log_reader import parse_nccl_log
+from toolkit.facts.nccl.nccl_log import NcclLog, parse_nccl_log
 from toolkit.facts.rdma.ethtool import EthtoolSaid, parse_ethtool
 from toolkit.facts.rdma.roce import Qos, parse_mlnx_qos
 from toolkit.facts.reading import Reading
