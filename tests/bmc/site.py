@@ -12,7 +12,8 @@ from tests.bmc.simulator import Simulator
 from toolkit.errors import Outcome, TransportError
 from toolkit.features.bios.plan_reading import BiosOutcome, BiosReading
 from toolkit.features.bios.plan_wishes import BiosWish, read_asked
-from toolkit.features.bios.run import BiosQuery, BiosRun, look_all, roll_out_bios
+from toolkit.features.bios.run import BiosRun, roll_out_bios
+from toolkit.features.bios.run_look import BiosQuery, look_all
 from toolkit.features.bios.run_reset import Consent
 from toolkit.hosts.host import Host
 from toolkit.redfish.client import Bmc

@@ -13,7 +13,8 @@ from tests.bmc.simulator import Simulator
 from tests.bmc.site import QUICK, NodeOf, Site, with_
 from toolkit.errors import BmcLogin, ExitCode, Outcome, StaleError, TransportError
 from toolkit.features.bios.plan_reading import BiosOutcome, BiosReading
-from toolkit.features.bios.run import BiosRun, BmcLine, look_all, roll_out_bios
+from toolkit.features.bios.run import BiosRun, roll_out_bios
+from toolkit.features.bios.run_look import BmcLine, look_all
 from toolkit.features.bios.run_reset import Consent, Reset, ResetWatch
 from toolkit.hosts.host import Host
 from toolkit.rollout.hooks import Hooks

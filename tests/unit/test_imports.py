@@ -213,8 +213,8 @@ def test_every_room_is_in_the_table() -> None:
             id="late-imports-count",
         ),
         pytest.param(
-            "toolkit.features.drift.new", "import toolkit.features.bios.run",
-            "toolkit.features.bios.run", id="a-feature-knows-no-other",
+            "toolkit.features.drift.new", "import toolkit.features.bios.run_look",
+            "toolkit.features.bios.run_look", id="a-feature-knows-no-other",
         ),
         pytest.param(
             "toolkit.verbs.new", "import toolkit.features.drift.cli",

@@ -11,7 +11,8 @@ from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, UsageError, code_of, worst
 from toolkit.features.bios.plan_reading import BiosOutcome, BiosReading
 from toolkit.features.bios.plan_wishes import BiosWish, BlockKind, read_asked
-from toolkit.features.bios.run import BiosQuery, BiosRun, kept_by, look_all, roll_out_bios
+from toolkit.features.bios.run import BiosRun, kept_by, roll_out_bios
+from toolkit.features.bios.run_look import BiosQuery, look_all
 from toolkit.features.bios.run_reset import Consent
 from toolkit.features.bios.show import changed_lines, document, looked_lines, planned_lines, summary
 from toolkit.hosts.host import fold, select

@@ -15,7 +15,7 @@ from toolkit.errors import ApplyError, BmcError, BmcRefused, BmcSilent, Transpor
 from toolkit.facts.firmware.redfish_values import words_of
 from toolkit.features.bios.plan import Edit
 from toolkit.features.bios.plan_reading import BiosReading
-from toolkit.features.bios.run import BmcLine, LoginRefused
+from toolkit.features.bios.run_look import BmcLine, LoginRefused
 from toolkit.node.deliver import release, restart
 from toolkit.node.reboot import boot_id_of
 from toolkit.redfish.client import Answer, JobState

@@ -18,7 +18,7 @@ from toolkit.errors import (
 from toolkit.evidence import Evidence
 from toolkit.features.bios.plan import Edit, names
 from toolkit.features.bios.plan_reading import BiosOutcome, BiosReading, before_of
-from toolkit.features.bios.run import BiosQuery, BmcLine, Reach, judged
+from toolkit.features.bios.run_look import BiosQuery, BmcLine, Reach, judged
 from toolkit.features.bios.run_reset import Consent, Reset, ResetWatch, coming, in_force, wait_until
 from toolkit.hosts.host import Host
 from toolkit.redfish.client import Answer
