@@ -17,8 +17,8 @@ from toolkit.want import Want
 
 if TYPE_CHECKING:  # who judges what was saved reaches no node, and nodes are asked meanwhile
     from toolkit.checks.agreement import Agreement, SetVerdict, SmallSheets
-    from toolkit.checks.comparison import Sheet
     from toolkit.checks.judged import Judged
+    from toolkit.checks.outliers import Sheet
     from toolkit.facts.text.foreign import Foreign
     from toolkit.rollout.runs import RunFolder
     from toolkit.verbs.access import Fleet
