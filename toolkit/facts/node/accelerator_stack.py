@@ -28,7 +28,19 @@ from toolkit.facts.nccl.consumers import (
     parse_ucx,
     parse_verbs,
 )
-from toolkit.facts.nccl.containers import Containers, parse_containers
+from toolkit.facts.nccl.containers import (
+    Containers,
+    parse_containers,
+    parse_cuda,
+    parse_drivers,
+    parse_leader,
+    parse_looked,
+    parse_named,
+    parse_opened,
+    parse_providers,
+    parse_shm,
+    parse_variables,
+)
 from toolkit.facts.rdma.ucx import UcxInfo, parse_ucx_info
 from toolkit.facts.reading import Reading
 from toolkit.facts.text.tool_reports import (
@@ -216,29 +228,21 @@ class Consumers(Reading):
         """What runs the job and was looked into; None where nothing was."""
         if not self._given("inside"):
             return None
-        from toolkit.facts.nccl.containers import parse_looked  # noqa: PLC0415 only they pay for it
-
         return parse_looked(self._text("inside"))
 
     @fact
     def inside_leader(self) -> Leader:
         """Limits and capabilities of what runs in it."""
-        from toolkit.facts.nccl.containers import parse_leader  # noqa: PLC0415 likewise
-
         return parse_leader(self._text("inside/process"))
 
     @fact
     def inside_shm(self) -> int | None:
         """Bytes of its /dev/shm; -1 for no limit of its own, None where there is none."""
-        from toolkit.facts.nccl.containers import parse_shm  # noqa: PLC0415 likewise
-
         return parse_shm(self._text("inside/shm"))
 
     @fact
     def inside_uverbs(self) -> dict[str, str]:
         """Its uverbs nodes, each with "ok" or why it cannot be opened."""
-        from toolkit.facts.nccl.containers import parse_opened  # noqa: PLC0415 likewise
-
         return parse_opened(self._text("inside/rdma-open"))
 
     @fact
@@ -261,15 +265,11 @@ class Consumers(Reading):
     @fact
     def inside_providers(self) -> Providers:
         """Its libibverbs, and by which libraries that drives HCAs."""
-        from toolkit.facts.nccl.containers import parse_providers  # noqa: PLC0415 likewise
-
         return parse_providers(self._text("inside/providers"))
 
     @fact
     def inside_drivers(self) -> frozenset[str]:
         """The providers that its libibverbs is told to load, by file or by variable."""
-        from toolkit.facts.nccl.containers import parse_drivers  # noqa: PLC0415 likewise
-
         said = self.inside_variables
         more = said.get("RDMAV_DRIVERS") or said.get("IBV_DRIVERS") or ""
         return parse_drivers(self._text("inside/drivers")) | set(re.split("[:;]", more)) - {""}
@@ -277,8 +277,6 @@ class Consumers(Reading):
     @fact
     def inside_variables(self) -> dict[str, str]:
         """What its environment tells loaders and runtimes."""
-        from toolkit.facts.nccl.containers import parse_variables  # noqa: PLC0415 likewise
-
         return parse_variables(self._text("inside/environment"))
 
     @fact
@@ -289,8 +287,6 @@ class Consumers(Reading):
     @fact
     def inside_cuda(self) -> tuple[tuple[str, str], ...]:
         """Each libcuda in it that is no stub, and the driver that it is of."""
-        from toolkit.facts.nccl.containers import parse_cuda  # noqa: PLC0415 likewise
-
         return parse_cuda(self._text("inside/cuda-libraries"))
 
     @fact
@@ -301,6 +297,4 @@ class Consumers(Reading):
     @fact
     def inside_named(self) -> tuple[tuple[str, str, bool], ...]:
         """Files that its settings name: the setting, the path, whether it is there."""
-        from toolkit.facts.nccl.containers import parse_named  # noqa: PLC0415 likewise
-
         return parse_named(self._text("inside/named-files"))

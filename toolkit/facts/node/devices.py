@@ -22,6 +22,7 @@ from toolkit.facts.pci.kernel_log import AerCounts, parse_aer
 from toolkit.facts.pci.lspci import parse_lspci
 from toolkit.facts.pci.lspci_tree import parse_lspci_tree
 from toolkit.facts.rdma.devices import Kind, RdmaDevice, parse_infiniband
+from toolkit.facts.rdma.rdma_lists import closed_nodes, lists_all_nodes, parse_rdma_nodes
 from toolkit.facts.rdma.registration import Registration, parse_registration
 from toolkit.facts.reading import Reading
 from toolkit.facts.text.pasted_logs import IMPORTED
@@ -170,16 +171,12 @@ class Devices(Pci, Fabric):
     @fact
     def nodes_closed(self) -> str:
         """Who alone may open uverbs nodes, says ls -l; "" where all may, or it was not asked."""
-        from toolkit.facts.rdma.rdma_lists import closed_nodes  # noqa: PLC0415 likewise
-
         return closed_nodes(self._text("rdma-nodes-said")) if self.nodes_listed else ""
 
     @fact
     def rdma_nodes(self) -> tuple[str, ...]:
         """Device files below /dev/infiniband; from ls, where that was given as a loose file."""
         if self.nodes_listed and not self._given("rdma-nodes"):
-            from toolkit.facts.rdma.rdma_lists import parse_rdma_nodes  # noqa: PLC0415 no node that is asked has it
-
             return parse_rdma_nodes(self._text("rdma-nodes-said"))
         return tuple(self._text("rdma-nodes").split())
 
@@ -189,8 +186,6 @@ class Devices(Pci, Fabric):
         key = "rdma-nodes-said"
         if not self.nodes_listed or self._given("rdma-nodes"):
             return True
-        from toolkit.facts.rdma.rdma_lists import lists_all_nodes  # noqa: PLC0415 likewise
-
         command = self.sources.source(key).partition(IMPORTED)[0]
         return lists_all_nodes(self._text(key), command)
 
