@@ -6,7 +6,7 @@ from toolkit.compat.gpus import Chip, chip
 from toolkit.errors import NoEvidence
 from toolkit.facts.fact import fact
 from toolkit.facts.firmware.cpu_setup import count_nodes
-from toolkit.facts.modules.placed_files import Placed, parse_contents, parse_left, parse_placed
+from toolkit.facts.modules.placed_files import parse_contents, parse_left, parse_placed
 from toolkit.facts.node.fabric import Fabric
 from toolkit.facts.pci.functions import (
     PciFunction,
@@ -17,14 +17,14 @@ from toolkit.facts.pci.functions import (
     with_dead,
     without_answer,
 )
-from toolkit.facts.pci.iommu import Domain, parse_groups
-from toolkit.facts.pci.kernel_log import AerCounts, parse_aer
+from toolkit.facts.pci.iommu import parse_groups
+from toolkit.facts.pci.kernel_log import parse_aer
 from toolkit.facts.pci.lspci import parse_lspci
 from toolkit.facts.pci.lspci_tree import parse_lspci_tree
 from toolkit.facts.rdma.devices import Kind, RdmaDevice, parse_infiniband
 from toolkit.facts.rdma.rdma_lists import closed_nodes, lists_all_nodes, parse_rdma_nodes
 from toolkit.facts.rdma.registration import Registration, parse_registration
-from toolkit.facts.reading import Reading
+from toolkit.facts.reading import Reading, parsed, where_there
 from toolkit.facts.text.pasted_logs import IMPORTED
 
 
@@ -58,10 +58,8 @@ class Pci(Reading):
             return self._printed_tree()
         return with_config(self.pci, self._spaces)
 
-    @fact
-    def _spaces(self) -> tuple[tuple[str, bytes], ...]:
-        """What is read of each config space: equal machines differ in what is not."""
-        return spaces(self._text("pci-config"))
+    # What is read of each config space: equal machines differ in what is not.
+    _spaces = parsed("pci-config", spaces)
 
     @fact
     def nvswitches(self) -> tuple[PciFunction, ...]:
@@ -69,15 +67,10 @@ class Pci(Reading):
         functions = self.pci.functions.values()
         return tuple(each for each in functions if each.was_nvswitch and not each.dead)
 
-    @fact
-    def lspci(self) -> PciTree:
-        """What ``lspci -vvv`` printed, where its text is part of the evidence."""
-        return parse_lspci(self._text("lspci"))
-
-    @fact
-    def lspci_tree(self) -> PciTree:
-        """What ``lspci -tv`` drew, where its text is part of the evidence."""
-        return parse_lspci_tree(self._text("lspci-tree"))
+    # What ``lspci -vvv`` printed, where its text is part of the evidence.
+    lspci = parsed("lspci", parse_lspci)
+    # What ``lspci -tv`` drew, where its text is part of the evidence.
+    lspci_tree = parsed("lspci-tree", parse_lspci_tree)
 
     def _printed_tree(self) -> PciTree:
         if self._given("lspci"):
@@ -94,14 +87,9 @@ class Pci(Reading):
         """
         return count_nodes(self._text("numa-nodes")) if self._there("numa-nodes") else 1
 
-    @fact
-    def aer(self) -> AerCounts | None:
-        """Errors that PCI Express functions reported since boot; None without AER."""
-        return parse_aer(self._text("aer")) if self._there("aer") else None
-
-    @fact
-    def iommu_groups(self) -> dict[str, Domain]:
-        return parse_groups(self._text("iommu-groups"))
+    # Errors that PCI Express functions reported since boot; None without AER.
+    aer = where_there("aer", parse_aer, None)
+    iommu_groups = parsed("iommu-groups", parse_groups)
 
     @fact
     def iommu_units(self) -> tuple[str, ...]:
@@ -227,15 +215,10 @@ class Devices(Pci, Fabric):
         """systemd's system.conf and its drop-ins, as "FILE:LINE"."""
         return self._text("service-limits")
 
-    @fact
-    def placed(self) -> dict[str, Placed]:
-        """Files that lie where artefacts would go, by path."""
-        return parse_placed(self._text("placed"))
-
-    @fact
-    def ours(self) -> dict[str, str]:
-        """The text of those files, by path."""
-        return parse_contents(self._text("ours"))
+    # Files that lie where artefacts would go, by path.
+    placed = parsed("placed", parse_placed)
+    # The text of those files, by path.
+    ours = parsed("ours", parse_contents)
 
     @fact
     def owned(self) -> frozenset[str]:

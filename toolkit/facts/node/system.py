@@ -5,7 +5,6 @@ from __future__ import annotations
 from toolkit.errors import NoEvidence, read_or
 from toolkit.facts.boot.cmdline import Cmdline, parse_cmdline
 from toolkit.facts.boot.kernel import (
-    InstalledKernel,
     parse_config,
     parse_headers,
     parse_kernels,
@@ -22,10 +21,10 @@ from toolkit.facts.boot.next_boot import (
     parse_loader,
     parse_trials,
 )
-from toolkit.facts.distros import Distro, parse_os_release
+from toolkit.facts.distros import parse_os_release
 from toolkit.facts.fact import fact
 from toolkit.facts.firmware.machine import Cpu, parse_cpu, parse_dmi
-from toolkit.facts.reading import Reading
+from toolkit.facts.reading import Reading, parsed, where_there
 from toolkit.facts.versions import Version, parse_kernel_release, parse_uname
 
 
@@ -51,18 +50,14 @@ class System(Reading):
         """ "x86_64", "aarch64"."""
         return self._text("arch").strip()
 
-    @fact
-    def distro(self) -> Distro:
-        return parse_os_release(self._text("os-release"))
+    distro = parsed("os-release", parse_os_release)
 
     @fact
     def cpu(self) -> Cpu:
         """The first processor; in an image one that nothing is known of."""
         return parse_cpu(self._text("cpu") if self.live else "")
 
-    @fact
-    def dmi(self) -> dict[str, str]:
-        return parse_dmi(self._text("dmi"))
+    dmi = parsed("dmi", parse_dmi)
 
     @fact
     def has_dmi(self) -> bool:
@@ -80,27 +75,13 @@ class System(Reading):
     def kernel_version(self) -> Version:
         return Version(self.kernel)
 
-    @fact
-    def cmdline(self) -> Cmdline:
-        return parse_cmdline(self._text("cmdline"))
-
-    @fact
-    def lockdown(self) -> str:
-        """ "none", "integrity" or "confidentiality"; none where the kernel has no lockdown."""
-        return parse_lockdown(self._text("lockdown")) if self._there("lockdown") else "none"
-
-    @fact
-    def kernel_config(self) -> dict[str, str]:
-        return parse_config(self._text("kernel-config"))
-
-    @fact
-    def kernels(self) -> tuple[InstalledKernel, ...]:
-        return parse_kernels(self._text("kernels"))
-
-    @fact
-    def headers(self) -> dict[str, bool]:
-        """Parts of the running kernel's build folder."""
-        return parse_headers(self._text("headers"))
+    cmdline = parsed("cmdline", parse_cmdline)
+    # "none", "integrity" or "confidentiality"; none where the kernel has no lockdown.
+    lockdown = where_there("lockdown", parse_lockdown, "none")
+    kernel_config = parsed("kernel-config", parse_config)
+    kernels = parsed("kernels", parse_kernels)
+    # Parts of the running kernel's build folder.
+    headers = parsed("headers", parse_headers)
 
     @fact
     def reboot_required(self) -> bool:

@@ -7,13 +7,14 @@ from dataclasses import replace
 
 from toolkit.facts.fact import fact
 from toolkit.facts.gpu.topo_matrix import Matrix, parse_matrix
-from toolkit.facts.nccl.nccl_xml import NcclTopology, parse_nccl_xml
+from toolkit.facts.nccl.nccl_xml import parse_nccl_xml
 from toolkit.facts.node.devices import Devices
 from toolkit.facts.pci.functions import PciFunction, PciTree
 from toolkit.facts.pci.lspci import differences
 from toolkit.facts.pci.pairs import Pairs, PairSource, matrix_pairs, nccl_pairs, tree_pairs
 from toolkit.facts.pci.topology import Distance, Pair, all_pairs
 from toolkit.facts.rdma.hca_roles import HcaRole, HcaUse, hca_roles
+from toolkit.facts.reading import parsed
 
 
 class Topology(Devices):
@@ -34,10 +35,8 @@ class Topology(Devices):
         """Whether the kernel log is part of the evidence."""
         return self._given("dmesg")
 
-    @fact
-    def matrix(self) -> Matrix | None:
-        """What ``nvidia-smi topo -m`` said; None where it said nothing."""
-        return parse_matrix(self._text("nvidia-topology"))
+    # What ``nvidia-smi topo -m`` said; None where it said nothing.
+    matrix = parsed("nvidia-topology", parse_matrix)
 
     @fact
     def cross_matrix(self) -> Matrix | None:
@@ -46,10 +45,8 @@ class Topology(Devices):
             return None
         return self.matrix
 
-    @fact
-    def nccl_topology(self) -> NcclTopology:
-        """The XML file that NCCL dumped, or is given."""
-        return parse_nccl_xml(self._text("nccl-topology"))
+    # The XML file that NCCL dumped, or is given.
+    nccl_topology = parsed("nccl-topology", parse_nccl_xml)
 
     @fact
     def dark_devices(self) -> tuple[str, ...]:
