@@ -176,6 +176,16 @@ def where_there(key: str, parse: Callable[[str], T], none: E) -> fact[Reading, T
     return fact(lambda node: parse(node._text(key)) if node._there(key) else none)
 
 
+def given(key: str) -> fact[Reading, bool]:
+    """Whether the evidence has this source at all."""
+    return fact(lambda node: node._given(key))
+
+
+def there(key: str) -> fact[Reading, bool]:
+    """Whether the node has this source."""
+    return fact(lambda node: node._there(key))
+
+
 # Truncated files: has a text that was given as a file lost its end?
 #
 # The probe's frames say how their commands ended; a loose file has its text alone. What a tool

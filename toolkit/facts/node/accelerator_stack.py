@@ -1,4 +1,4 @@
-"""What stands beside: GDRCopy, GPUDirect Storage, containers."""
+"""What stands beside, and who uses it: GDRCopy, GPUDirect Storage, containers, libraries."""
 
 from __future__ import annotations
 
@@ -128,7 +128,6 @@ class Companions(Reading):
         return int(found[1])
 
 
-# Who would use GPUDirect: NCCL, UCX, MPI, and their settings.
 class Consumers(Reading):
     """Who would use GPUDirect: NCCL, UCX, MPI, and their settings."""
 

@@ -1,4 +1,4 @@
-"""DKMS, headers, compilers, and what the next boot would find."""
+"""DKMS, headers, compilers, what the next boot would find, and the passport of an image."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from toolkit.facts.modules.ofed import (
 )
 from toolkit.facts.modules.placed_files import REBUILD, HookFile, parse_hooks
 from toolkit.facts.passport import VERIFIED, Passport, parse
-from toolkit.facts.reading import Reading, parsed, where_given
+from toolkit.facts.reading import Reading, parsed, there, where_given
 
 NO_AUTOINSTALL = "/etc/dkms/no-autoinstall"
 CALLED_BY = "called by:"  # the line before those that call DKMS
@@ -69,10 +69,7 @@ class Builds(Reading):
 
     # The driver, peer-memory and RDMA core modules of every kernel, by path.
     kernel_modules = parsed("all-modinfo", parse_modinfo_files)
-
-    @fact
-    def has_dkms(self) -> bool:
-        return self._there("dkms-version")
+    has_dkms = there("dkms-version")
 
     dkms_version = parsed("dkms-version", parse_dkms_version)
 
@@ -200,10 +197,8 @@ class Passports(Reading):
         """
         return parse(self._text("passport")) if self._there("passport") else None
 
-    @fact
-    def passport_text(self) -> str:
-        """The very bytes, which a signature is over."""
-        return self._text("passport")
+    # The very bytes, which a signature is over.
+    passport_text = parsed("passport", str)
 
     @fact
     def passport_hashes(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""RDMA devices of one machine; its limits, and what is ours."""
+"""PCI functions and RDMA devices of one machine; its limits, and what is ours."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ from toolkit.facts.reading import Reading, parsed, where_there
 from toolkit.facts.text.pasted_logs import IMPORTED
 
 
-# PCI functions and the IOMMU of one machine.
 class Pci(Reading):
     """PCI functions and the IOMMU of one machine."""
 
@@ -205,16 +204,10 @@ class Devices(Pci, Fabric):
         """Whether the kernel log still has its beginning; on a busy node it is overwritten."""
         return any("Linux version " in line for line in self.dmesg)
 
-    @fact
-    def memlock_files(self) -> str:
-        """Lines of limits.conf and limits.d that set memlock, as "FILE:LINE"."""
-        return self._text("limits")
-
-    @fact
-    def service_limits(self) -> str:
-        """systemd's system.conf and its drop-ins, as "FILE:LINE"."""
-        return self._text("service-limits")
-
+    # Lines of limits.conf and limits.d that set memlock, as "FILE:LINE".
+    memlock_files = parsed("limits", str)
+    # systemd's system.conf and its drop-ins, as "FILE:LINE".
+    service_limits = parsed("service-limits", str)
     # Files that lie where artefacts would go, by path.
     placed = parsed("placed", parse_placed)
     # The text of those files, by path.

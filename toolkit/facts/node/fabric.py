@@ -28,7 +28,7 @@ from toolkit.facts.rdma.roce import (
     parse_mlnx_qos,
     parse_net_devices,
 )
-from toolkit.facts.reading import Reading, parsed
+from toolkit.facts.reading import Reading, given, parsed
 from toolkit.facts.services import Service, parse_services
 from toolkit.facts.versions import Version
 
@@ -237,10 +237,7 @@ class Fabric(Reading):
             return parse_smi_table(self._text(SMI_TABLE))
         return parse_smi_query(self._text("nvidia-smi-q"))
 
-    @fact
-    def has_nvlinks(self) -> bool:
-        return self._given(NVLINKS)
-
+    has_nvlinks = given(NVLINKS)
     # The NVLinks of each GPU, from ``nvidia-smi nvlink -s`` given as a loose file.
     nvlinks = parsed(NVLINKS, parse_nvlink_status)
 

@@ -1,4 +1,4 @@
-"""The kind of board, its ACS and its IOMMU, and what the next boot makes of them."""
+"""The kind of board, its ACS, IOMMU, firmware and BMC, and what the next boot makes of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from toolkit.facts.node.system import System
 from toolkit.facts.pci.iommu import IommuSaid, parse_iommu_log, parse_iommu_table
 from toolkit.facts.pci.platform import Platform, classify
 from toolkit.facts.pci.windows import parse_iomem, parse_regions
-from toolkit.facts.reading import Reading, parsed
+from toolkit.facts.reading import Reading, given, parsed
 
 
 class Platforms(System, Devices):
@@ -74,15 +74,10 @@ class Platforms(System, Devices):
         """Put together from files that an operator had: nothing of the IOMMU in sysfs."""
         return not self._given("iommu-groups") and not self._given("iommu-units")
 
-    @fact
-    def knows_cpu(self) -> bool:
-        """Whether the evidence tells of the processor at all."""
-        return self._given("cpu")
-
-    @fact
-    def knows_cmdline(self) -> bool:
-        """Whether the evidence tells the kernel's arguments at all."""
-        return self._given("cmdline")
+    # Whether the evidence tells of the processor at all.
+    knows_cpu = given("cpu")
+    # Whether the evidence tells the kernel's arguments at all.
+    knows_cmdline = given("cmdline")
 
     @fact
     def grub_default(self) -> Cmdline | None:
@@ -126,14 +121,11 @@ class Firmware(Reading):
     iommu_table = parsed("acpi-bytes", parse_iommu_table)
 
 
-# What the node's BMC tells of its BIOS.
 class Bmcs(Reading):
     """What the node's BMC tells of its BIOS: nothing unless a BMC was given."""
 
-    @fact
-    def has_bmc(self) -> bool:
-        """Whether a BMC was asked at all; what came of it is ``bmc``."""
-        return self._given("bmc")
+    # Whether a BMC was asked at all; what came of it is ``bmc``.
+    has_bmc = given("bmc")
 
     @fact
     def has_bios_text(self) -> bool:

@@ -21,7 +21,7 @@ from toolkit.facts.modules.dkms import parse_dkms_confs, parse_dkms_status
 from toolkit.facts.modules.kernel_modules import parse_modinfo, parse_modinfo_files
 from toolkit.facts.node.fabric import Fabric
 from toolkit.facts.rdma.devices import Ofed, OfedFlavour
-from toolkit.facts.reading import parsed, where_there
+from toolkit.facts.reading import parsed, there, where_there
 from toolkit.facts.versions import parse_ofed_version
 
 # "25.10-1.7.1": what OFED's modules say of themselves.
@@ -54,10 +54,7 @@ class Stack(Fabric):
         return self._given("nvidia-version") and self.driver is None
 
     driver_params = parsed("nvidia-params", parse_params)
-
-    @fact
-    def has_nvidia_smi(self) -> bool:
-        return self._there("nvidia-smi")
+    has_nvidia_smi = there("nvidia-smi")
 
     @fact
     def gpu_rows(self) -> tuple[GpuRow, ...]:

@@ -24,7 +24,7 @@ from toolkit.facts.boot.next_boot import (
 from toolkit.facts.distros import parse_os_release
 from toolkit.facts.fact import fact
 from toolkit.facts.firmware.machine import Cpu, parse_cpu, parse_dmi
-from toolkit.facts.reading import Reading, parsed, where_there
+from toolkit.facts.reading import Reading, parsed, there, where_there
 from toolkit.facts.versions import Version, parse_kernel_release, parse_uname
 
 
@@ -82,10 +82,7 @@ class System(Reading):
     kernels = parsed("kernels", parse_kernels)
     # Parts of the running kernel's build folder.
     headers = parsed("headers", parse_headers)
-
-    @fact
-    def reboot_required(self) -> bool:
-        return self._there("reboot-required")
+    reboot_required = there("reboot-required")
 
     @fact
     def boot_menu(self) -> BootMenu:

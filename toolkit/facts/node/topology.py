@@ -14,27 +14,18 @@ from toolkit.facts.pci.lspci import differences
 from toolkit.facts.pci.pairs import Pairs, PairSource, matrix_pairs, nccl_pairs, tree_pairs
 from toolkit.facts.pci.topology import Distance, Pair, all_pairs
 from toolkit.facts.rdma.hca_roles import HcaRole, HcaUse, hca_roles
-from toolkit.facts.reading import parsed
+from toolkit.facts.reading import given, parsed
 
 
 class Topology(Devices):
     """GPUs with HCAs: how far apart, by which links, and what each HCA is for."""
 
-    @fact
-    def has_rdma(self) -> bool:
-        """Whether the evidence tells of RDMA devices; lspci's text alone does not."""
-        return self._given("infiniband")
-
-    @fact
-    def has_gpu_rows(self) -> bool:
-        """Whether nvidia-smi was asked for the GPUs and their memory."""
-        return self._given("nvidia-smi")
-
-    @fact
-    def has_log(self) -> bool:
-        """Whether the kernel log is part of the evidence."""
-        return self._given("dmesg")
-
+    # Whether the evidence tells of RDMA devices; lspci's text alone does not.
+    has_rdma = given("infiniband")
+    # Whether nvidia-smi was asked for the GPUs and their memory.
+    has_gpu_rows = given("nvidia-smi")
+    # Whether the kernel log is part of the evidence.
+    has_log = given("dmesg")
     # What ``nvidia-smi topo -m`` said; None where it said nothing.
     matrix = parsed("nvidia-topology", parse_matrix)
 
