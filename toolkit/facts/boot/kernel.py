@@ -1,4 +1,4 @@
-"""Kernels: options, what is installed for each, its initramfs, and how far the live one is locked."""
+"""Kernels: options, what is installed for each, its initramfs; how far the live one is locked."""
 
 from __future__ import annotations
 

@@ -10,12 +10,7 @@ from toolkit.facts.fact import fact
 from toolkit.facts.firmware.machine import guest_of, parse_cpu, parse_dmi
 from toolkit.facts.gpu.gds import parse_gdsio
 from toolkit.facts.gpu.smi_query import parse_bar1_alone
-from toolkit.facts.kube import (
-    PluginLog,
-    parse_offered,
-    parse_plugin_log,
-    parse_pod_list,
-)
+from toolkit.facts.kube import PluginLog, parse_offered, parse_plugin_log, parse_pod_list
 from toolkit.facts.nccl.nccl_log import parse_nccl_log
 from toolkit.facts.rdma.ethtool import EthtoolSaid, parse_ethtool
 from toolkit.facts.rdma.firmware_tools import (

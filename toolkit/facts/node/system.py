@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from toolkit.errors import NoEvidence, read_or
 from toolkit.facts.boot.cmdline import Cmdline, parse_cmdline
-from toolkit.facts.boot.kernel import (
-    parse_config,
-    parse_headers,
-    parse_kernels,
-    parse_lockdown,
-)
+from toolkit.facts.boot.kernel import parse_config, parse_headers, parse_kernels, parse_lockdown
 from toolkit.facts.boot.next_boot import (
     MARK,
     BootEntry,
