@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Self, TypeVar
+from typing import Self, TypeVar, overload
 
 from toolkit.errors import NeedsRoot, NoEvidence, NotCollected
 from toolkit.evidence import Evidence, State
@@ -15,6 +15,7 @@ from toolkit.facts.text.pasted_logs import IMPORTED
 
 T = TypeVar("T")
 E = TypeVar("E")
+Many = Callable[[str], tuple[T, ...]]
 
 # Tools that print what they have and then say that they could not go on. The probe has their
 # status; a loose file has their words alone. Sources: infiniband-diags ibstat.c, IBPANIC;
@@ -166,11 +167,19 @@ def parsed(key: str, parse: Callable[[str], T]) -> fact[Reading, T]:
     return fact(lambda node: parse(node._text(key)))
 
 
+@overload
+def where_given(key: str, parse: Many[T], none: tuple[()]) -> fact[Reading, tuple[T, ...]]: ...
+@overload
+def where_given(key: str, parse: Callable[[str], T], none: E) -> fact[Reading, T | E]: ...
 def where_given(key: str, parse: Callable[[str], T], none: E) -> fact[Reading, T | E]:
     """The same of a source that some evidence has not; ``none`` there."""
     return fact(lambda node: parse(node._text(key)) if node._given(key) else none)
 
 
+@overload
+def where_there(key: str, parse: Many[T], none: tuple[()]) -> fact[Reading, tuple[T, ...]]: ...
+@overload
+def where_there(key: str, parse: Callable[[str], T], none: E) -> fact[Reading, T | E]: ...
 def where_there(key: str, parse: Callable[[str], T], none: E) -> fact[Reading, T | E]:
     """The same of a source that some nodes have not; ``none`` there."""
     return fact(lambda node: parse(node._text(key)) if node._there(key) else none)
