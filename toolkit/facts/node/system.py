@@ -26,9 +26,7 @@ from toolkit.facts.versions import Version, parse_kernel_release, parse_uname
 class System(Reading):
     """The machine, its kernel, and what it would boot next."""
 
-    @fact
-    def boot_id(self) -> str:
-        return self._text("boot-id").strip()
+    boot_id = parsed("boot-id", str.strip)
 
     @fact
     def hostname(self) -> str:
@@ -40,10 +38,8 @@ class System(Reading):
         """Whether the probe ran as root."""
         return self._text("uid").strip() == "0"
 
-    @fact
-    def arch(self) -> str:
-        """ "x86_64", "aarch64"."""
-        return self._text("arch").strip()
+    # "x86_64", "aarch64".
+    arch = parsed("arch", str.strip)
 
     distro = parsed("os-release", parse_os_release)
 
