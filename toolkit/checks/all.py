@@ -10,22 +10,9 @@ from toolkit.checks import expected, host, image, inventory, measured
 from toolkit.checks.check import Check
 from toolkit.checks.consumers import consumers, containers, nccl_log, path, unused
 from toolkit.checks.firmware import bios_cpu, bios_iommu, bios_link, bios_memory
-from toolkit.checks.gpu import (
-    accelerator_stack,
-    driver,
-    gds,
-    gpu,
-    health,
-    health_smi,
-    nvlink,
-)
+from toolkit.checks.gpu import accelerator_stack, driver, gds, gpu, health, health_smi, nvlink
 from toolkit.checks.kernel import boot_arguments, builds, dkms, kernel, rebuilding, secureboot
-from toolkit.checks.modules import (
-    loading,
-    modules,
-    ofed,
-    peermem,
-)
+from toolkit.checks.modules import loading, modules, ofed, peermem
 from toolkit.checks.pci import acs, ats, bar, iommu, link, pcie, pcie_caps, platform
 from toolkit.checks.rdma import hca, health_hca, rdma, registration, roce
 from toolkit.errors import UsageError

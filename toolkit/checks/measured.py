@@ -17,33 +17,6 @@ _FASTER = 1.2  # than through host memory: a fallback to host memory is not
 _TOLD_BY = "gdscheck -p, and the counters in /proc/driver/nvidia-fs/stats before and after"
 
 
-def judge(node: Node) -> Finding:
-    """The check traffic.storage, where a measurement was given."""
-    runs = node.gdsio_runs
-    pairs = _pairs(runs)
-    slower = [pair for pair in pairs if pair[0].throughput < SHORT * pair[1].throughput]
-    if slower:
-        direct, other = slower[0]
-        return failed(
-            f"{_shown(direct)}, and {_shown(other)}",
-            expected="directly no slower than through host memory",
-            hint="see gds.nvidia_fs, gds.iommu, pcie.distance of the drives",
-            details=tuple(f"{_shown(one)}, and {_shown(two)}" for one, two in slower[1:]),
-        )
-    if pairs and all(one.throughput >= _FASTER * two.throughput for one, two in pairs):
-        told = tuple(f"{_shown(one)}, and {_shown(two)}" for one, two in pairs)
-        return passed(f"{told[0]}: faster than a fallback would be", details=told[1:])
-    best = max(runs, key=lambda each: each.throughput)
-    ways = ", ".join(_shown(each) for each in _best(runs))
-    if not any(each.direct for each in runs):
-        return unknown(f"{ways}: no run of GPUDirect Storage", hint="gdsio -x 0, same load")
-    return unknown(
-        f"{ways}: whether cuFile went directly it does not tell"
-        + ("; the drives may be the limit of both" if best.way == "CPUONLY" else ""),
-        hint=_TOLD_BY,
-    )
-
-
 def _pairs(runs: tuple[GdsioRun, ...]) -> list[tuple[GdsioRun, GdsioRun]]:
     """The best direct run of a load with the best that bounced."""
     best: dict[tuple[object, bool], GdsioRun] = {}
@@ -133,6 +106,26 @@ def storage(node: Node, want: Want) -> Finding:
     """
     if not node.gdsio_runs:
         return _not_given("gdsio")
-    from toolkit.checks.measured import judge  # noqa: PLC0415 see above
-
-    return judge(node)
+    runs = node.gdsio_runs
+    pairs = _pairs(runs)
+    slower = [pair for pair in pairs if pair[0].throughput < SHORT * pair[1].throughput]
+    if slower:
+        direct, other = slower[0]
+        return failed(
+            f"{_shown(direct)}, and {_shown(other)}",
+            expected="directly no slower than through host memory",
+            hint="see gds.nvidia_fs, gds.iommu, pcie.distance of the drives",
+            details=tuple(f"{_shown(one)}, and {_shown(two)}" for one, two in slower[1:]),
+        )
+    if pairs and all(one.throughput >= _FASTER * two.throughput for one, two in pairs):
+        told = tuple(f"{_shown(one)}, and {_shown(two)}" for one, two in pairs)
+        return passed(f"{told[0]}: faster than a fallback would be", details=told[1:])
+    best = max(runs, key=lambda each: each.throughput)
+    ways = ", ".join(_shown(each) for each in _best(runs))
+    if not any(each.direct for each in runs):
+        return unknown(f"{ways}: no run of GPUDirect Storage", hint="gdsio -x 0, same load")
+    return unknown(
+        f"{ways}: whether cuFile went directly it does not tell"
+        + ("; the drives may be the limit of both" if best.way == "CPUONLY" else ""),
+        hint=_TOLD_BY,
+    )

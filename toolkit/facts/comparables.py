@@ -131,14 +131,6 @@ def _of_ports(node: Node, tell: Callable[[Port], str]) -> Iterator[Trait]:
                 yield Trait(item if port.number == 1 else f"{item} port {port.number}", told)
 
 
-def _layers(node: Node) -> Iterator[Trait]:
-    return _of_ports(node, lambda port: port.link_layer)
-
-
-def _rates(node: Node) -> Iterator[Trait]:
-    return _of_ports(node, lambda port: port.rate)
-
-
 def _mtus(node: Node) -> Iterator[Trait]:
     """Of RoCE the net device's: of two ends the smaller counts, or nothing arrives."""
     for item, each in _placed(node):
@@ -324,8 +316,10 @@ def _companions(node: Node) -> Iterator[Trait]:
 # What nodes of one job must have alike: toolkit/checks/agreement.py judges it.
 OFED = Topic("OFED", _ofed)
 FIRMWARE = Topic("HCA firmware", _firmware_of_hcas, placed=True)
-LAYERS = Topic("link layer", _layers, placed=True)
-RATES = Topic("RDMA rate", _rates, placed=True)
+LAYERS = Topic(
+    "link layer", lambda node: _of_ports(node, lambda port: port.link_layer), placed=True
+)
+RATES = Topic("RDMA rate", lambda node: _of_ports(node, lambda port: port.rate), placed=True)
 MTUS = Topic("RDMA MTU", _mtus, placed=True)
 SUBNETS = Topic("InfiniBand subnet", _subnets, placed=True)
 GIDS = Topic("GIDs", _gids, placed=True)

@@ -1,4 +1,4 @@
-"""Families of distributions: what carries out triggers, what that rewrites, and what to install.
+"""Distributions and their families: what carries out triggers, what it rewrites, what to install.
 
 A family is one row here and one captured node. What a row does not say is told as not known.
 """

@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from toolkit.checks.check import (
-    Finding,
-    Impact,
-    check,
-    failed,
-    not_applicable,
-    passed,
-    unknown,
-)
+from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.modules.fixes import reload
 from toolkit.checks.rdma.makers import CONNECTX, makers, without_nvidia_peermem
 from toolkit.checks.rdma.registration import dmabuf_refused, dmabuf_shown, taken, unexported

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from toolkit.checks.check import (
     Finding,
     Impact,
+    Status,
     Tense,
     check,
     failed,
@@ -14,27 +16,20 @@ from toolkit.checks.check import (
     passed,
     unknown,
 )
+from toolkit.checks.consumers.path import REGISTER, peermem_gap
 from toolkit.checks.modules.fixes import reload
+from toolkit.checks.modules.loading import PEERMEM_ONLY, loadable
 from toolkit.checks.modules.obstacles import loaded_from_elsewhere, of_two_stacks
-from toolkit.checks.rdma.makers import rdma_modules, takes_nvidia_peermem
+from toolkit.checks.modules.peermem import autoload
+from toolkit.checks.rdma.makers import rdma_modules, takes_nvidia_peermem, without_nvidia_peermem
+from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.boot.cmdline import Cmdline, parse_cmdline
+from toolkit.facts.modules.load_order import OURS
 from toolkit.facts.node.node import Node
-from toolkit.want import Want
+from toolkit.want import PeerPath, Want
 
 if TYPE_CHECKING:
     from toolkit.facts.modules.pasted_modules import ConfigLines
-from dataclasses import replace
-
-from toolkit.checks.check import (
-    Status,
-)
-from toolkit.checks.consumers.path import REGISTER, peermem_gap
-from toolkit.checks.modules.loading import PEERMEM_ONLY, loadable
-from toolkit.checks.modules.peermem import autoload
-from toolkit.checks.rdma.makers import without_nvidia_peermem
-from toolkit.errors import NoEvidence, Unparsable
-from toolkit.facts.modules.load_order import OURS
-from toolkit.want import PeerPath
 
 RDMA = ("mlx5_core", "mlx5_ib", "ib_core", "ib_uverbs", "rdma_cm")
 

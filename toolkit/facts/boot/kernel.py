@@ -1,4 +1,4 @@
-"""Kernels: their options, what is installed for each, and how far the running one is locked."""
+"""Kernels: options, what is installed for each, its initramfs; how far the live one is locked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the boot loader would start next.
+"""The boot loader, and what it would start next.
 
 Sources: grub.cfg as grub-mkconfig writes it, Boot Loader Specification entries
 (/boot/loader/entries/*.conf), ``grubby --default-kernel``, ``grub-editenv list``.

@@ -1,4 +1,4 @@
-"""GPUDirect Storage: nvidia-fs, cuFile's configuration, and what gdscheck says.
+"""GPUDirect Storage: nvidia-fs, cuFile's configuration, and what gdscheck and gdsio say.
 
 Sources: NVIDIA/gds-nvidia-fs src/nvfs-proc.c and nvfs-dma.c; cufile.json; ``gdscheck -p``,
 of which three layouts are known: 0.9 ("cuFile CONFIGURATION:"), 1.0 to 1.13 and 1.14

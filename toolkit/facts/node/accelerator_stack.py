@@ -1,4 +1,4 @@
-"""What stands beside: GDRCopy, GPUDirect Storage, containers."""
+"""What stands beside, and who uses it: GDRCopy, GPUDirect Storage, containers, libraries."""
 
 from __future__ import annotations
 
@@ -9,17 +9,13 @@ from toolkit.errors import NotCollected, Unparsable
 from toolkit.evidence import State
 from toolkit.facts.fact import fact
 from toolkit.facts.gpu.driver import Flavor
-from toolkit.facts.gpu.gdrcopy import GdrDrv, Sanity, built_for, parse_gdrcopy, parse_sanity
-from toolkit.facts.gpu.gds import GdsCheck, NvidiaFs, parse_cufile, parse_gds, parse_gdscheck
+from toolkit.facts.gpu.gdrcopy import built_for, parse_gdrcopy, parse_sanity
+from toolkit.facts.gpu.gds import parse_cufile, parse_gds, parse_gdscheck
 from toolkit.facts.lines import blocks
-from toolkit.facts.modules.kernel_modules import ModuleFile, parse_modinfo
+from toolkit.facts.modules.kernel_modules import parse_modinfo
 from toolkit.facts.nccl.consumers import (
-    Library,
     Mpi,
-    Perftest,
     Setting,
-    Ucx,
-    Verbs,
     parse_libraries,
     parse_mpiname,
     parse_ompi_info,
@@ -28,13 +24,21 @@ from toolkit.facts.nccl.consumers import (
     parse_ucx,
     parse_verbs,
 )
-from toolkit.facts.nccl.containers import Containers, parse_containers
-from toolkit.facts.rdma.ucx import UcxInfo, parse_ucx_info
-from toolkit.facts.reading import Reading
+from toolkit.facts.nccl.containers import (
+    parse_containers,
+    parse_cuda,
+    parse_drivers,
+    parse_leader,
+    parse_looked,
+    parse_named,
+    parse_opened,
+    parse_providers,
+    parse_shm,
+    parse_variables,
+)
+from toolkit.facts.rdma.ucx import parse_ucx_info
+from toolkit.facts.reading import Reading, parsed, where_given, where_there
 from toolkit.facts.text.tool_reports import (
-    DiagResult,
-    FiInfo,
-    TopoCheck,
     parse_dcgmi_diag,
     parse_fi_info,
     parse_rdma_topo,
@@ -42,7 +46,7 @@ from toolkit.facts.text.tool_reports import (
 )
 
 if TYPE_CHECKING:  # read where a container was looked into
-    from toolkit.facts.nccl.containers import Leader, Looked, Providers
+    from toolkit.facts.nccl.containers import Looked
 
 
 class Companions(Reading):
@@ -57,14 +61,9 @@ class Companions(Reading):
         """Whether the probe has looked; loose files are few of its frames."""
         return self._given("gds")
 
-    @fact
-    def gdrdrv(self) -> GdrDrv:
-        return parse_gdrcopy(self._text("gdrcopy"))
-
-    @fact
-    def companion_modules(self) -> dict[str, ModuleFile]:
-        """gdrdrv and nvidia-fs on disk for the running kernel, by these names."""
-        return parse_modinfo(self._text("companion-modinfo"))
+    gdrdrv = parsed("gdrcopy", parse_gdrcopy)
+    # gdrdrv and nvidia-fs on disk for the running kernel, by these names.
+    companion_modules = parsed("companion-modinfo", parse_modinfo)
 
     @fact
     def gdrdrv_built_for(self) -> Flavor | None:
@@ -74,36 +73,16 @@ class Companions(Reading):
                 return built_for("\n".join(lines))
         return None
 
-    @fact
-    def gdrcopy_sanity(self) -> Sanity | None:
-        return parse_sanity(self._text("gdrcopy-sanity")) if self._given("gdrcopy-sanity") else None
-
-    @fact
-    def nvidia_fs(self) -> NvidiaFs:
-        return parse_gds(self._text("gds"))
-
-    @fact
-    def cufile(self) -> dict[str, bool]:
-        """The settings of cufile.json that decide how cuFile works; none where it is absent."""
-        return parse_cufile(self._text("cufile"))
-
-    @fact
-    def gdscheck(self) -> GdsCheck | None:
-        return parse_gdscheck(self._text("gdscheck")) if self._given("gdscheck") else None
-
-    @fact
-    def ucx_info(self) -> UcxInfo | None:
-        return parse_ucx_info(self._text("ucx-info")) if self._given("ucx-info") else None
-
-    @fact
-    def fi_info(self) -> FiInfo | None:
-        """What libfabric finds, from ``fi_info``; None where it was not given."""
-        return parse_fi_info(self._text("fi-info")) if self._given("fi-info") else None
-
-    @fact
-    def dcgmi_diag(self) -> tuple[DiagResult, ...] | None:
-        """The tests of ``dcgmi diag``; None where it was not given."""
-        return parse_dcgmi_diag(self._text("dcgmi-diag")) if self._given("dcgmi-diag") else None
+    gdrcopy_sanity = where_given("gdrcopy-sanity", parse_sanity, None)
+    nvidia_fs = parsed("gds", parse_gds)
+    # The settings of cufile.json that decide how cuFile works; none where it is absent.
+    cufile = parsed("cufile", parse_cufile)
+    gdscheck = where_given("gdscheck", parse_gdscheck, None)
+    ucx_info = where_given("ucx-info", parse_ucx_info, None)
+    # What libfabric finds, from ``fi_info``; None where it was not given.
+    fi_info = where_given("fi-info", parse_fi_info, None)
+    # The tests of ``dcgmi diag``; None where it was not given.
+    dcgmi_diag = where_given("dcgmi-diag", parse_dcgmi_diag, None)
 
     @fact
     def peermem_container(self) -> str:
@@ -111,14 +90,9 @@ class Companions(Reading):
         given = self._given("peermem-container")
         return peermem_container(self._text("peermem-container")) if given else ""
 
-    @fact
-    def rdma_topo(self) -> TopoCheck | None:
-        """What ``rdma_topo check`` found; None where it was not given."""
-        return parse_rdma_topo(self._text("rdma-topo")) if self._given("rdma-topo") else None
-
-    @fact
-    def containers(self) -> Containers:
-        return parse_containers(self._text("containers"))
+    # What ``rdma_topo check`` found; None where it was not given.
+    rdma_topo = where_given("rdma-topo", parse_rdma_topo, None)
+    containers = parsed("containers", parse_containers)
 
     @fact
     def companion_files(self) -> tuple[str, ...]:
@@ -154,7 +128,6 @@ class Companions(Reading):
         return int(found[1])
 
 
-# Who would use GPUDirect: NCCL, UCX, MPI, and their settings.
 class Consumers(Reading):
     """Who would use GPUDirect: NCCL, UCX, MPI, and their settings."""
 
@@ -163,25 +136,14 @@ class Consumers(Reading):
         """Version files that peer-memory clients show in sysfs; none since OFED 24.04."""
         return tuple(line for line in self._text("memory-peers").split("\n") if line)
 
-    @fact
-    def libraries(self) -> tuple[Library, ...]:
-        """NCCL, NVSHMEM and UCX on the node itself; containers bring their own."""
-        return parse_libraries(self._text("libraries"))
-
-    @fact
-    def verbs(self) -> tuple[Verbs, ...]:
-        """Every libibverbs on the node itself."""
-        return parse_verbs(self._text("verbs-libraries"))
-
-    @fact
-    def perftest(self) -> Perftest | None:
-        """What ib_write_bw here can do; None where there is none."""
-        return parse_perftest(self._text("perftest")) if self._there("perftest") else None
-
-    @fact
-    def ucx(self) -> Ucx | None:
-        """The UCX that ucx_info is of; None where there is no ucx_info."""
-        return parse_ucx(self._text("ucx-info")) if self._there("ucx-info") else None
+    # NCCL, NVSHMEM and UCX on the node itself; containers bring their own.
+    libraries = parsed("libraries", parse_libraries)
+    # Every libibverbs on the node itself.
+    verbs = parsed("verbs-libraries", parse_verbs)
+    # What ib_write_bw here can do; None where there is none.
+    perftest = where_there("perftest", parse_perftest, None)
+    # The UCX that ucx_info is of; None where there is no ucx_info.
+    ucx = where_there("ucx-info", parse_ucx, None)
 
     @fact
     def settings(self) -> dict[str, Setting]:
@@ -216,30 +178,14 @@ class Consumers(Reading):
         """What runs the job and was looked into; None where nothing was."""
         if not self._given("inside"):
             return None
-        from toolkit.facts.nccl.containers import parse_looked  # noqa: PLC0415 only they pay for it
-
         return parse_looked(self._text("inside"))
 
-    @fact
-    def inside_leader(self) -> Leader:
-        """Limits and capabilities of what runs in it."""
-        from toolkit.facts.nccl.containers import parse_leader  # noqa: PLC0415 likewise
-
-        return parse_leader(self._text("inside/process"))
-
-    @fact
-    def inside_shm(self) -> int | None:
-        """Bytes of its /dev/shm; -1 for no limit of its own, None where there is none."""
-        from toolkit.facts.nccl.containers import parse_shm  # noqa: PLC0415 likewise
-
-        return parse_shm(self._text("inside/shm"))
-
-    @fact
-    def inside_uverbs(self) -> dict[str, str]:
-        """Its uverbs nodes, each with "ok" or why it cannot be opened."""
-        from toolkit.facts.nccl.containers import parse_opened  # noqa: PLC0415 likewise
-
-        return parse_opened(self._text("inside/rdma-open"))
+    # Limits and capabilities of what runs in it.
+    inside_leader = parsed("inside/process", parse_leader)
+    # Bytes of its /dev/shm; -1 for no limit of its own, None where there is none.
+    inside_shm = parsed("inside/shm", parse_shm)
+    # Its uverbs nodes, each with "ok" or why it cannot be opened.
+    inside_uverbs = parsed("inside/rdma-open", parse_opened)
 
     @fact
     def inside_nodes(self) -> tuple[str, ...]:
@@ -258,49 +204,27 @@ class Consumers(Reading):
         paths = self._text("inside/gpu-nodes").split("\n")
         return tuple(each for each in paths if re.fullmatch(r"/dev/nvidia\d+", each))
 
-    @fact
-    def inside_providers(self) -> Providers:
-        """Its libibverbs, and by which libraries that drives HCAs."""
-        from toolkit.facts.nccl.containers import parse_providers  # noqa: PLC0415 likewise
-
-        return parse_providers(self._text("inside/providers"))
+    # Its libibverbs, and by which libraries that drives HCAs.
+    inside_providers = parsed("inside/providers", parse_providers)
 
     @fact
     def inside_drivers(self) -> frozenset[str]:
         """The providers that its libibverbs is told to load, by file or by variable."""
-        from toolkit.facts.nccl.containers import parse_drivers  # noqa: PLC0415 likewise
-
         said = self.inside_variables
         more = said.get("RDMAV_DRIVERS") or said.get("IBV_DRIVERS") or ""
         return parse_drivers(self._text("inside/drivers")) | set(re.split("[:;]", more)) - {""}
 
-    @fact
-    def inside_variables(self) -> dict[str, str]:
-        """What its environment tells loaders and runtimes."""
-        from toolkit.facts.nccl.containers import parse_variables  # noqa: PLC0415 likewise
-
-        return parse_variables(self._text("inside/environment"))
-
-    @fact
-    def inside_mlx5(self) -> tuple[Verbs, ...]:
-        """Each libmlx5 in it, and whether that can ask for data-direct."""
-        return parse_verbs(self._text("inside/mlx5-libraries"))
-
-    @fact
-    def inside_cuda(self) -> tuple[tuple[str, str], ...]:
-        """Each libcuda in it that is no stub, and the driver that it is of."""
-        from toolkit.facts.nccl.containers import parse_cuda  # noqa: PLC0415 likewise
-
-        return parse_cuda(self._text("inside/cuda-libraries"))
+    # What its environment tells loaders and runtimes.
+    inside_variables = parsed("inside/environment", parse_variables)
+    # Each libmlx5 in it, and whether that can ask for data-direct.
+    inside_mlx5 = parsed("inside/mlx5-libraries", parse_verbs)
+    # Each libcuda in it that is no stub, and the driver that it is of.
+    inside_cuda = parsed("inside/cuda-libraries", parse_cuda)
 
     @fact
     def inside_stub(self) -> bool:
         """Whether it has a libcuda that is good for linking alone."""
         return "/stubs/libcuda.so" in self._text("inside/cuda-libraries")
 
-    @fact
-    def inside_named(self) -> tuple[tuple[str, str, bool], ...]:
-        """Files that its settings name: the setting, the path, whether it is there."""
-        from toolkit.facts.nccl.containers import parse_named  # noqa: PLC0415 likewise
-
-        return parse_named(self._text("inside/named-files"))
+    # Files that its settings name: the setting, the path, whether it is there.
+    inside_named = parsed("inside/named-files", parse_named)

@@ -1,4 +1,4 @@
-"""DKMS, headers, compilers, and what the next boot would find."""
+"""DKMS, headers, compilers, what the next boot would find, and the passport of an image."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from toolkit.facts.modules.dkms import (
     parse_dkms_version,
     parse_make_log,
 )
-from toolkit.facts.modules.kernel_modules import ModuleFile, parse_modinfo_files, parse_symvers
+from toolkit.facts.modules.kernel_modules import parse_modinfo_files, parse_symvers
 from toolkit.facts.modules.module_file import parse_build_id
 from toolkit.facts.modules.ofed import (
     LEFTOVER,
@@ -27,8 +27,7 @@ from toolkit.facts.modules.ofed import (
 )
 from toolkit.facts.modules.placed_files import REBUILD, HookFile, parse_hooks
 from toolkit.facts.passport import VERIFIED, Passport, parse
-from toolkit.facts.reading import Reading
-from toolkit.facts.versions import Version
+from toolkit.facts.reading import Reading, parsed, there, where_given
 
 NO_AUTOINSTALL = "/etc/dkms/no-autoinstall"
 CALLED_BY = "called by:"  # the line before those that call DKMS
@@ -45,10 +44,8 @@ class Builds(Reading):
         """
         return self._given("kernel-release") or self._given("uname")
 
-    @fact
-    def tools(self) -> frozenset[str]:
-        """Names of the commands that builds need, as far as the node has them."""
-        return parse_tools(self._text("tools"))
+    # Names of the commands that builds need, as far as the node has them.
+    tools = parsed("tools", parse_tools)
 
     @fact
     def kernel_compiler(self) -> Compiler:
@@ -61,10 +58,8 @@ class Builds(Reading):
             raise NoEvidence("kernel config: no CONFIG_CC_VERSION_TEXT", hint="see /proc/version")
         return parse_cc_version(config["CONFIG_CC_VERSION_TEXT"])
 
-    @fact
-    def gcc_major(self) -> int:
-        """Major version of the node's gcc."""
-        return parse_gcc_major(self._text("gcc-version"))
+    # Major version of the node's gcc.
+    gcc_major = parsed("gcc-version", parse_gcc_major)
 
     @fact
     def kernel_configs(self) -> dict[str, dict[str, str]]:
@@ -72,18 +67,11 @@ class Builds(Reading):
         found = blocks(self._text("kernel-configs"), "/boot/config-*")
         return {release: parse_config("\n".join(lines)) for release, lines in found}
 
-    @fact
-    def kernel_modules(self) -> dict[str, ModuleFile]:
-        """The driver, peer-memory and RDMA core modules of every kernel, by path."""
-        return parse_modinfo_files(self._text("all-modinfo"))
+    # The driver, peer-memory and RDMA core modules of every kernel, by path.
+    kernel_modules = parsed("all-modinfo", parse_modinfo_files)
+    has_dkms = there("dkms-version")
 
-    @fact
-    def has_dkms(self) -> bool:
-        return self._there("dkms-version")
-
-    @fact
-    def dkms_version(self) -> Version:
-        return parse_dkms_version(self._text("dkms-version"))
+    dkms_version = parsed("dkms-version", parse_dkms_version)
 
     @fact
     def dkms_tree(self) -> tuple[str, ...]:
@@ -104,10 +92,8 @@ class Builds(Reading):
         found = self.dkms_tree[self.dkms_tree.index(CALLED_BY) + 1 :]
         return tuple(line.partition(" -> ")[0] for line in found)
 
-    @fact
-    def rebuild_hooks(self) -> dict[str, HookFile]:
-        """What has nvidia-peermem rebuilt, by path; and the plugin that dnf needs for it."""
-        return parse_hooks(self._text("rebuild-hooks"))
+    # What has nvidia-peermem rebuilt, by path; and the plugin that dnf needs for it.
+    rebuild_hooks = parsed("rebuild-hooks", parse_hooks)
 
     @fact
     def can_rebuild(self) -> bool:
@@ -124,10 +110,8 @@ class Builds(Reading):
             return ()
         return parse_build_failures(self._text("dkms-failures"))
 
-    @fact
-    def make_log(self) -> BuildLog | None:
-        """A build log that was handed to us by itself; None on evidence of a whole node."""
-        return parse_make_log(self._text("make-log")) if self._given("make-log") else None
+    # A build log that was handed to us by itself; None on evidence of a whole node.
+    make_log = where_given("make-log", parse_make_log, None)
 
     @fact
     def ofed_folders(self) -> OfedFolders:
@@ -213,10 +197,8 @@ class Passports(Reading):
         """
         return parse(self._text("passport")) if self._there("passport") else None
 
-    @fact
-    def passport_text(self) -> str:
-        """The very bytes, which a signature is over."""
-        return self._text("passport")
+    # The very bytes, which a signature is over.
+    passport_text = parsed("passport", str)
 
     @fact
     def passport_hashes(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""RDMA devices of one machine; its limits, and what is ours."""
+"""PCI functions and RDMA devices of one machine; its limits, and what is ours."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from toolkit.compat.gpus import Chip, chip
 from toolkit.errors import NoEvidence
 from toolkit.facts.fact import fact
 from toolkit.facts.firmware.cpu_setup import count_nodes
-from toolkit.facts.modules.placed_files import Placed, parse_contents, parse_left, parse_placed
+from toolkit.facts.modules.placed_files import parse_contents, parse_left, parse_placed
 from toolkit.facts.node.fabric import Fabric
 from toolkit.facts.pci.functions import (
     PciFunction,
@@ -17,17 +17,17 @@ from toolkit.facts.pci.functions import (
     with_dead,
     without_answer,
 )
-from toolkit.facts.pci.iommu import Domain, parse_groups
-from toolkit.facts.pci.kernel_log import AerCounts, parse_aer
+from toolkit.facts.pci.iommu import parse_groups
+from toolkit.facts.pci.kernel_log import parse_aer
 from toolkit.facts.pci.lspci import parse_lspci
 from toolkit.facts.pci.lspci_tree import parse_lspci_tree
 from toolkit.facts.rdma.devices import Kind, RdmaDevice, parse_infiniband
+from toolkit.facts.rdma.rdma_lists import closed_nodes, lists_all_nodes, parse_rdma_nodes
 from toolkit.facts.rdma.registration import Registration, parse_registration
-from toolkit.facts.reading import Reading
+from toolkit.facts.reading import Reading, parsed, where_there
 from toolkit.facts.text.pasted_logs import IMPORTED
 
 
-# PCI functions and the IOMMU of one machine.
 class Pci(Reading):
     """PCI functions and the IOMMU of one machine."""
 
@@ -57,10 +57,8 @@ class Pci(Reading):
             return self._printed_tree()
         return with_config(self.pci, self._spaces)
 
-    @fact
-    def _spaces(self) -> tuple[tuple[str, bytes], ...]:
-        """What is read of each config space: equal machines differ in what is not."""
-        return spaces(self._text("pci-config"))
+    # What is read of each config space: equal machines differ in what is not.
+    _spaces = parsed("pci-config", spaces)
 
     @fact
     def nvswitches(self) -> tuple[PciFunction, ...]:
@@ -68,15 +66,10 @@ class Pci(Reading):
         functions = self.pci.functions.values()
         return tuple(each for each in functions if each.was_nvswitch and not each.dead)
 
-    @fact
-    def lspci(self) -> PciTree:
-        """What ``lspci -vvv`` printed, where its text is part of the evidence."""
-        return parse_lspci(self._text("lspci"))
-
-    @fact
-    def lspci_tree(self) -> PciTree:
-        """What ``lspci -tv`` drew, where its text is part of the evidence."""
-        return parse_lspci_tree(self._text("lspci-tree"))
+    # What ``lspci -vvv`` printed, where its text is part of the evidence.
+    lspci = parsed("lspci", parse_lspci)
+    # What ``lspci -tv`` drew, where its text is part of the evidence.
+    lspci_tree = parsed("lspci-tree", parse_lspci_tree)
 
     def _printed_tree(self) -> PciTree:
         if self._given("lspci"):
@@ -93,14 +86,9 @@ class Pci(Reading):
         """
         return count_nodes(self._text("numa-nodes")) if self._there("numa-nodes") else 1
 
-    @fact
-    def aer(self) -> AerCounts | None:
-        """Errors that PCI Express functions reported since boot; None without AER."""
-        return parse_aer(self._text("aer")) if self._there("aer") else None
-
-    @fact
-    def iommu_groups(self) -> dict[str, Domain]:
-        return parse_groups(self._text("iommu-groups"))
+    # Errors that PCI Express functions reported since boot; None without AER.
+    aer = where_there("aer", parse_aer, None)
+    iommu_groups = parsed("iommu-groups", parse_groups)
 
     @fact
     def iommu_units(self) -> tuple[str, ...]:
@@ -170,16 +158,12 @@ class Devices(Pci, Fabric):
     @fact
     def nodes_closed(self) -> str:
         """Who alone may open uverbs nodes, says ls -l; "" where all may, or it was not asked."""
-        from toolkit.facts.rdma.rdma_lists import closed_nodes  # noqa: PLC0415 likewise
-
         return closed_nodes(self._text("rdma-nodes-said")) if self.nodes_listed else ""
 
     @fact
     def rdma_nodes(self) -> tuple[str, ...]:
         """Device files below /dev/infiniband; from ls, where that was given as a loose file."""
         if self.nodes_listed and not self._given("rdma-nodes"):
-            from toolkit.facts.rdma.rdma_lists import parse_rdma_nodes  # noqa: PLC0415 no node that is asked has it
-
             return parse_rdma_nodes(self._text("rdma-nodes-said"))
         return tuple(self._text("rdma-nodes").split())
 
@@ -189,8 +173,6 @@ class Devices(Pci, Fabric):
         key = "rdma-nodes-said"
         if not self.nodes_listed or self._given("rdma-nodes"):
             return True
-        from toolkit.facts.rdma.rdma_lists import lists_all_nodes  # noqa: PLC0415 likewise
-
         command = self.sources.source(key).partition(IMPORTED)[0]
         return lists_all_nodes(self._text(key), command)
 
@@ -222,25 +204,14 @@ class Devices(Pci, Fabric):
         """Whether the kernel log still has its beginning; on a busy node it is overwritten."""
         return any("Linux version " in line for line in self.dmesg)
 
-    @fact
-    def memlock_files(self) -> str:
-        """Lines of limits.conf and limits.d that set memlock, as "FILE:LINE"."""
-        return self._text("limits")
-
-    @fact
-    def service_limits(self) -> str:
-        """systemd's system.conf and its drop-ins, as "FILE:LINE"."""
-        return self._text("service-limits")
-
-    @fact
-    def placed(self) -> dict[str, Placed]:
-        """Files that lie where artefacts would go, by path."""
-        return parse_placed(self._text("placed"))
-
-    @fact
-    def ours(self) -> dict[str, str]:
-        """The text of those files, by path."""
-        return parse_contents(self._text("ours"))
+    # Lines of limits.conf and limits.d that set memlock, as "FILE:LINE".
+    memlock_files = parsed("limits", str)
+    # systemd's system.conf and its drop-ins, as "FILE:LINE".
+    service_limits = parsed("service-limits", str)
+    # Files that lie where artefacts would go, by path.
+    placed = parsed("placed", parse_placed)
+    # The text of those files, by path.
+    ours = parsed("ours", parse_contents)
 
     @fact
     def owned(self) -> frozenset[str]:

@@ -9,7 +9,7 @@ from toolkit.errors import NeedsRoot, NoEvidence, Unparsable
 from toolkit.evidence import State
 from toolkit.facts.fact import fact
 from toolkit.facts.firmware.machine import CONTAINERS, parse_detect_virt
-from toolkit.facts.gpu.smi_forms import GpuLinks, parse_nvlink_status
+from toolkit.facts.gpu.smi_forms import parse_nvlink_status
 from toolkit.facts.gpu.smi_query import SmiReport, parse_smi_csv, parse_smi_query, parse_smi_table
 from toolkit.facts.nccl.containers import Daemon, parse_daemons
 from toolkit.facts.rdma.devices import Kind, RdmaDevice
@@ -21,16 +21,14 @@ from toolkit.facts.rdma.rdma_lists import (
     parse_show_gids,
 )
 from toolkit.facts.rdma.roce import (
-    Ecn,
     Gid,
-    NetDevice,
     Qos,
     parse_ecn,
     parse_gids,
     parse_mlnx_qos,
     parse_net_devices,
 )
-from toolkit.facts.reading import Reading
+from toolkit.facts.reading import Reading, given, parsed
 from toolkit.facts.services import Service, parse_services
 from toolkit.facts.versions import Version
 
@@ -162,10 +160,8 @@ class Fabric(Reading):
         given = self._given("systemctl-status")
         return parse_services(self._text("systemctl-status")) if given else {}
 
-    @fact
-    def net_devices(self) -> dict[str, NetDevice]:
-        """Network devices by name, without those of containers."""
-        return parse_net_devices(self._text("net-devices"))
+    # Network devices by name, without those of containers.
+    net_devices = parsed("net-devices", parse_net_devices)
 
     @fact
     def qos_asked(self) -> dict[str, str]:
@@ -182,10 +178,8 @@ class Fabric(Reading):
         """
         return parse_mlnx_qos(self._text(self.qos_asked[net]))
 
-    @fact
-    def roce_ecn(self) -> dict[str, Ecn]:
-        """By net device where ECN is on, for those whose driver shows it, which is OFED's."""
-        return parse_ecn(self._text("roce-ecn"))
+    # By net device where ECN is on, for those whose driver shows it, which is OFED's.
+    roce_ecn = parsed("roce-ecn", parse_ecn)
 
     @fact
     def container(self) -> str:
@@ -243,14 +237,9 @@ class Fabric(Reading):
             return parse_smi_table(self._text(SMI_TABLE))
         return parse_smi_query(self._text("nvidia-smi-q"))
 
-    @fact
-    def has_nvlinks(self) -> bool:
-        return self._given(NVLINKS)
-
-    @fact
-    def nvlinks(self) -> tuple[GpuLinks, ...]:
-        """The NVLinks of each GPU, from ``nvidia-smi nvlink -s`` given as a loose file."""
-        return parse_nvlink_status(self._text(NVLINKS))
+    has_nvlinks = given(NVLINKS)
+    # The NVLinks of each GPU, from ``nvidia-smi nvlink -s`` given as a loose file.
+    nvlinks = parsed(NVLINKS, parse_nvlink_status)
 
     @fact
     def selinux(self) -> bool | None:

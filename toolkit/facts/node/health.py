@@ -8,7 +8,7 @@ from toolkit.errors import NoEvidence
 from toolkit.facts.fact import fact
 from toolkit.facts.gpu.kernel_trouble import Trouble, fallen, sxids, uvm_troubles, when, xids
 from toolkit.facts.gpu.smi_health import SmiSaid, parse_smi_said
-from toolkit.facts.kube import KubeGpus, parse_kube_node
+from toolkit.facts.kube import parse_kube_node
 from toolkit.facts.node.devices import Devices
 from toolkit.facts.pci.kernel_log import BusError, bus_errors
 from toolkit.facts.rdma.hca_health import (
@@ -17,6 +17,7 @@ from toolkit.facts.rdma.hca_health import (
     parse_hca_counters,
     refused_commands,
 )
+from toolkit.facts.reading import where_given
 from toolkit.facts.text.pasted_logs import EARLIER_BOOT, IMPORTED
 from toolkit.facts.text.tool_reports import fabric_manager_errors
 
@@ -120,10 +121,8 @@ class Health(Devices):
             raise NoEvidence(why)
         return said
 
-    @fact
-    def kube_gpus(self) -> KubeGpus | None:
-        """The GPUs that Kubernetes has here, from ``kubectl describe node`` as a loose file."""
-        return parse_kube_node(self._text("kubectl-node")) if self._given("kubectl-node") else None
+    # The GPUs that Kubernetes has here, from ``kubectl describe node`` as a loose file.
+    kube_gpus = where_given("kubectl-node", parse_kube_node, None)
 
     @fact
     def port_errors(self) -> Counters:

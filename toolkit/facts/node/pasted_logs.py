@@ -8,26 +8,31 @@ from typing import TYPE_CHECKING
 from toolkit.errors import NoEvidence
 from toolkit.facts.fact import fact
 from toolkit.facts.firmware.machine import guest_of, parse_cpu, parse_dmi
+from toolkit.facts.gpu.gds import parse_gdsio
 from toolkit.facts.gpu.smi_query import parse_bar1_alone
-from toolkit.facts.kube import Offered, parse_offered
-from toolkit.facts.nccl.nccl_log import NcclLog, parse_nccl_log
+from toolkit.facts.kube import PluginLog, parse_offered, parse_plugin_log, parse_pod_list
+from toolkit.facts.nccl.nccl_log import parse_nccl_log
 from toolkit.facts.rdma.ethtool import EthtoolSaid, parse_ethtool
+from toolkit.facts.rdma.firmware_tools import (
+    Link,
+    parse_mlxconfig,
+    parse_mlxfwmanager,
+    parse_mlxlink,
+    parse_mlxlink_pcie,
+)
+from toolkit.facts.rdma.rdma_lists import parse_rdma_system
+from toolkit.facts.rdma.registration import Limit, parse_limits
 from toolkit.facts.rdma.roce import Qos, parse_mlnx_qos
-from toolkit.facts.reading import Reading
+from toolkit.facts.rdma.ucx import UcxPerf, parse_ucx_perf
+from toolkit.facts.reading import Reading, where_given
 from toolkit.facts.text.pasted_logs import IMPORTED
 
 if TYPE_CHECKING:  # a parser is imported where its text was given: no node that is asked has one
-    from toolkit.facts.gpu.gds import GdsioRun
-    from toolkit.facts.kube import PluginLog, Pod
     from toolkit.facts.modules.pasted_modules import ConfigLines, Symbols
     from toolkit.facts.nccl.nccl_tests import CollectiveRun
     from toolkit.facts.nccl.pasted_containers import Asked
     from toolkit.facts.pci.config_space import AcsRegisters
-    from toolkit.facts.rdma.ethtool import DriverInfo
-    from toolkit.facts.rdma.firmware_tools import Card, Link, PcieLink
     from toolkit.facts.rdma.perftest_text import PerftestSaid
-    from toolkit.facts.rdma.registration import Limit
-    from toolkit.facts.rdma.ucx import UcxPerf
     from toolkit.facts.rdma.verbs_log import VerbsTrouble
 
 # nvidia-smi -q, "GPU Virtualization Mode": None, Pass-Through and VGPU in a guest, Host VGPU.
@@ -80,10 +85,8 @@ class Imported(Reading):
         """Whether the evidence has PCI functions at all: from the probe, or from lspci."""
         return self._given("pci") or self._given("lspci")
 
-    @fact
-    def nccl_log(self) -> NcclLog | None:
-        """The log of a job that ran here; None where none was given."""
-        return parse_nccl_log(self._text("nccl-log")) if self._given("nccl-log") else None
+    # The log of a job that ran here; None where none was given.
+    nccl_log = where_given("nccl-log", parse_nccl_log, None)
 
     @fact
     def drivers_told(self) -> bool:
@@ -120,19 +123,11 @@ class ToldPorts(Reading):
         """The ports that mlxlink was asked about, by the device that its command names."""
         if not self._given("mlxlink"):
             return {}
-        from toolkit.facts.rdma.firmware_tools import parse_mlxlink  # noqa: PLC0415 see above
-
         links = parse_mlxlink(self._text("mlxlink"))
         return dict(zip(self._asked("mlxlink", _DEVICE, len(links)), links, strict=True))
 
-    @fact
-    def said_pcie_links(self) -> tuple[PcieLink, ...]:
-        """What mlxlink said of the cards' PCIe links; () where it was not asked."""
-        if not self._given("mlxlink"):
-            return ()
-        from toolkit.facts.rdma.firmware_tools import parse_mlxlink_pcie  # noqa: PLC0415 see above
-
-        return parse_mlxlink_pcie(self._text("mlxlink"))
+    # What mlxlink said of the cards' PCIe links; () where it was not asked.
+    said_pcie_links = where_given("mlxlink", parse_mlxlink_pcie, ())
 
     @fact
     def asked_containers(self) -> tuple[Asked, ...]:
@@ -151,8 +146,6 @@ class ToldPorts(Reading):
         key = "limits-said"
         if not self._given(key):
             return ()
-        from toolkit.facts.rdma.registration import parse_limits  # noqa: PLC0415 see above
-
         return parse_limits(self._text(key), self.sources.source(key).partition(IMPORTED)[0])
 
     @fact
@@ -165,14 +158,8 @@ class ToldPorts(Reading):
 
         return tuple(each for key in given for each in parse_verbs_log(self._text(key)))
 
-    @fact
-    def cards(self) -> tuple[Card, ...]:
-        """The settings of cards that mlxconfig was asked about; () where it was not."""
-        if not self._given("mlxconfig"):
-            return ()
-        from toolkit.facts.rdma.firmware_tools import parse_mlxconfig  # noqa: PLC0415 see above
-
-        return parse_mlxconfig(self._text("mlxconfig"))
+    # The settings of cards that mlxconfig was asked about; () where it was not.
+    cards = where_given("mlxconfig", parse_mlxconfig, ())
 
     @fact
     def said_qos(self) -> dict[str, Qos]:
@@ -184,10 +171,8 @@ class ToldPorts(Reading):
         told = [parse_mlnx_qos(each) for each in answers]
         return dict(zip(self._asked("mlnx-qos-said", _INTERFACE, len(told)), told, strict=True))
 
-    @fact
-    def ethtool_said(self) -> EthtoolSaid:
-        """Drivers, counters and modules as ethtool tells them; nothing where it was not asked."""
-        return parse_ethtool(self._text("ethtool")) if self._given("ethtool") else EthtoolSaid()
+    # Drivers, counters and modules as ethtool tells them; nothing where it was not asked.
+    ethtool_said = where_given("ethtool", parse_ethtool, EthtoolSaid())
 
     @fact
     def counted_ports(self) -> dict[str, dict[str, int]]:
@@ -257,57 +242,28 @@ class ToldStack(Reading):
 
         return parse_setpci(self._text(key), self.sources.source(key).partition(IMPORTED)[0])
 
-    @fact
-    def bar1_alone(self) -> tuple[tuple[int, int], ...]:
-        """MiB of BAR1 and of memory where nvidia-smi's sections were given without their GPUs."""
-        return parse_bar1_alone(self._text("nvidia-smi-q")) if self._given("nvidia-smi-q") else ()
-
-    @fact
-    def shared_netns(self) -> bool | None:
-        """Whether network namespaces share the RDMA devices, says rdma system; None: not asked."""
-        if not self._given("rdma-system"):
-            return None
-        from toolkit.facts.rdma.rdma_lists import parse_rdma_system  # noqa: PLC0415 see above
-
-        return parse_rdma_system(self._text("rdma-system"))
-
-    @fact
-    def said_firmware(self) -> tuple[DriverInfo, ...]:
-        """Cards and their firmware, by mlxfwmanager; none where it was not asked."""
-        if not self._given(_FIRMWARE):
-            return ()
-        from toolkit.facts.rdma.firmware_tools import parse_mlxfwmanager  # noqa: PLC0415 see above
-
-        return parse_mlxfwmanager(self._text(_FIRMWARE))
+    # MiB of BAR1 and of memory where nvidia-smi's sections were given without their GPUs.
+    bar1_alone = where_given("nvidia-smi-q", parse_bar1_alone, ())
+    # Whether network namespaces share the RDMA devices, says rdma system; None: not asked.
+    shared_netns = where_given("rdma-system", parse_rdma_system, None)
+    # Cards and their firmware, by mlxfwmanager; none where it was not asked.
+    said_firmware = where_given(_FIRMWARE, parse_mlxfwmanager, ())
 
     @property
     def tells_containers(self) -> bool:
         """Whether any text was given of containers, or of what gives them devices."""
         return any(map(self._given, _OF_CONTAINERS))
 
-    @fact
-    def pod_list(self) -> tuple[Pod, ...]:
-        """Pods that kubectl listed; none where it was not asked."""
-        if not self._given("kubectl-pods"):
-            return ()
-        from toolkit.facts.kube import parse_pod_list  # noqa: PLC0415 see above
-
-        return parse_pod_list(self._text("kubectl-pods"))
-
-    @fact
-    def offered(self) -> tuple[Offered, ...]:
-        """Resources of RDMA that Kubernetes has on a node that was described."""
-        if not self._given("kubectl-node"):
-            return ()
-        return parse_offered(self._text("kubectl-node"))
+    # Pods that kubectl listed; none where it was not asked.
+    pod_list = where_given("kubectl-pods", parse_pod_list, ())
+    # Resources of RDMA that Kubernetes has on a node that was described.
+    offered = where_given("kubectl-node", parse_offered, ())
 
     @fact
     def plugin_log(self) -> PluginLog | None:
         """What a device plugin logged; None where no such log was given."""
         if not self._given("device-plugin-log"):
             return None
-        from toolkit.facts.kube import parse_plugin_log  # noqa: PLC0415 see above
-
         return parse_plugin_log(self._text("device-plugin-log"))
 
 
@@ -338,20 +294,10 @@ class Traffic(Reading):
     def ucx_run(self) -> UcxPerf | None:
         """What ucx_perftest came to; None where it was not given."""
         key = "ucx-perftest"
-        if not self._given(key):
-            return None
-        from toolkit.facts.rdma.ucx import parse_ucx_perf  # noqa: PLC0415 see above
+        return parse_ucx_perf(self._text(key)) if self._given(key) else None
 
-        return parse_ucx_perf(self._text(key))
-
-    @fact
-    def gdsio_runs(self) -> tuple[GdsioRun, ...]:
-        """Lines of gdsio."""
-        if not self._given("gdsio"):
-            return ()
-        from toolkit.facts.gpu.gds import parse_gdsio  # noqa: PLC0415 see above
-
-        return parse_gdsio(self._text("gdsio"))
+    # Lines of gdsio.
+    gdsio_runs = where_given("gdsio", parse_gdsio, ())
 
     def _typed(self, key: str) -> str:
         """The commands behind whose prompts a text stood; "" where it had none."""

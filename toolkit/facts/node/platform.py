@@ -1,4 +1,4 @@
-"""The kind of board, its ACS and its IOMMU, and what the next boot makes of them."""
+"""The kind of board, its ACS, IOMMU, firmware and BMC, and what the next boot makes of them."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ from collections.abc import Mapping
 from toolkit.compat.bios import BiosRole, shipped
 from toolkit.errors import NoEvidence, NotCollected
 from toolkit.evidence import State
-from toolkit.facts.boot.acs_boot import AcsArguments, AtBoot, parse_acs_arguments, parse_acs_units
+from toolkit.facts.boot.acs_boot import AcsArguments, parse_acs_arguments, parse_acs_units
 from toolkit.facts.boot.cmdline import Cmdline, parse_cmdline, parse_grub_default
 from toolkit.facts.fact import fact
 from toolkit.facts.firmware.bios_setting import Exposed, hidden, match
-from toolkit.facts.firmware.cpu_setup import Setup, parse_setup
+from toolkit.facts.firmware.cpu_setup import parse_setup
 from toolkit.facts.firmware.redfish_bios import Bios, parse_bios
 from toolkit.facts.firmware.redfish_bmc import (
-    BmcMachine,
     BmcRead,
-    SecureBootState,
     parse_bmc,
     parse_lockdown,
     parse_machine,
@@ -24,10 +22,10 @@ from toolkit.facts.firmware.redfish_bmc import (
 )
 from toolkit.facts.node.devices import Devices
 from toolkit.facts.node.system import System
-from toolkit.facts.pci.iommu import IommuSaid, IommuTable, parse_iommu_log, parse_iommu_table
+from toolkit.facts.pci.iommu import IommuSaid, parse_iommu_log, parse_iommu_table
 from toolkit.facts.pci.platform import Platform, classify
-from toolkit.facts.pci.windows import Region, Window, parse_iomem, parse_regions
-from toolkit.facts.reading import Reading
+from toolkit.facts.pci.windows import parse_iomem, parse_regions
+from toolkit.facts.reading import Reading, given, parsed
 
 
 class Platforms(System, Devices):
@@ -44,10 +42,8 @@ class Platforms(System, Devices):
             raise NoEvidence("an excerpt of lspci: how GPUs and HCAs meet is not told")
         return found
 
-    @fact
-    def acs_units(self) -> tuple[AtBoot, ...]:
-        """What calls setpci at boot, as far as its name or text tells."""
-        return parse_acs_units(self._text("acs-units"))
+    # What calls setpci at boot, as far as its name or text tells.
+    acs_units = parsed("acs-units", parse_acs_units)
 
     @fact
     def has_setpci(self) -> bool:
@@ -78,15 +74,10 @@ class Platforms(System, Devices):
         """Put together from files that an operator had: nothing of the IOMMU in sysfs."""
         return not self._given("iommu-groups") and not self._given("iommu-units")
 
-    @fact
-    def knows_cpu(self) -> bool:
-        """Whether the evidence tells of the processor at all."""
-        return self._given("cpu")
-
-    @fact
-    def knows_cmdline(self) -> bool:
-        """Whether the evidence tells the kernel's arguments at all."""
-        return self._given("cmdline")
+    # Whether the evidence tells of the processor at all.
+    knows_cpu = given("cpu")
+    # Whether the evidence tells the kernel's arguments at all.
+    knows_cmdline = given("cmdline")
 
     @fact
     def grub_default(self) -> Cmdline | None:
@@ -120,35 +111,21 @@ class Platforms(System, Devices):
 class Firmware(Reading):
     """What the firmware decided, as far as the running system shows it."""
 
-    @fact
-    def setup(self) -> Setup:
-        """Threads, idle states, clocks and sockets."""
-        return parse_setup(self._text("setup"))
-
-    @fact
-    def windows(self) -> tuple[Window, ...]:
-        """The address windows of the host bridges."""
-        return parse_iomem(self._text("iomem"))
-
-    @fact
-    def regions(self) -> dict[str, tuple[Region, ...]]:
-        """Memory regions of PCI endpoints by address, with their place."""
-        return parse_regions(self._text("pci-resources"))
-
-    @fact
-    def iommu_table(self) -> IommuTable | None:
-        """The firmware's own table of IOMMUs; None where it offers none."""
-        return parse_iommu_table(self._text("acpi-bytes"))
+    # Threads, idle states, clocks and sockets.
+    setup = parsed("setup", parse_setup)
+    # The address windows of the host bridges.
+    windows = parsed("iomem", parse_iomem)
+    # Memory regions of PCI endpoints by address, with their place.
+    regions = parsed("pci-resources", parse_regions)
+    # The firmware's own table of IOMMUs; None where it offers none.
+    iommu_table = parsed("acpi-bytes", parse_iommu_table)
 
 
-# What the node's BMC tells of its BIOS.
 class Bmcs(Reading):
     """What the node's BMC tells of its BIOS: nothing unless a BMC was given."""
 
-    @fact
-    def has_bmc(self) -> bool:
-        """Whether a BMC was asked at all; what came of it is ``bmc``."""
-        return self._given("bmc")
+    # Whether a BMC was asked at all; what came of it is ``bmc``.
+    has_bmc = given("bmc")
 
     @fact
     def has_bios_text(self) -> bool:
@@ -168,15 +145,10 @@ class Bmcs(Reading):
                 raise NoEvidence(why.split("\n")[0])
         return parse_bmc(self._text("bmc"))
 
-    @fact
-    def bmc_machine(self) -> BmcMachine:
-        """The machine that the BMC says it sits in."""
-        return parse_machine(self._text("bmc-system"))
-
-    @fact
-    def bmc_secure_boot(self) -> SecureBootState:
-        """Secure boot as the BMC tells it."""
-        return parse_secure_boot(self._text("bmc-secureboot"))
+    # The machine that the BMC says it sits in.
+    bmc_machine = parsed("bmc-system", parse_machine)
+    # Secure boot as the BMC tells it.
+    bmc_secure_boot = parsed("bmc-secureboot", parse_secure_boot)
 
     @fact
     def bmc_lockdown(self) -> str:

@@ -17,10 +17,11 @@ from toolkit.facts.gpu.driver import (
     parse_params,
     parse_unsupported,
 )
-from toolkit.facts.modules.dkms import DkmsBuild, DkmsPackage, parse_dkms_confs, parse_dkms_status
+from toolkit.facts.modules.dkms import parse_dkms_confs, parse_dkms_status
 from toolkit.facts.modules.kernel_modules import parse_modinfo, parse_modinfo_files
 from toolkit.facts.node.fabric import Fabric
 from toolkit.facts.rdma.devices import Ofed, OfedFlavour
+from toolkit.facts.reading import parsed, there, where_there
 from toolkit.facts.versions import parse_ofed_version
 
 # "25.10-1.7.1": what OFED's modules say of themselves.
@@ -52,13 +53,8 @@ class Stack(Fabric):
         """Known to have none loaded: what only a loaded driver tells is then no gap."""
         return self._given("nvidia-version") and self.driver is None
 
-    @fact
-    def driver_params(self) -> dict[str, str]:
-        return parse_params(self._text("nvidia-params"))
-
-    @fact
-    def has_nvidia_smi(self) -> bool:
-        return self._there("nvidia-smi")
+    driver_params = parsed("nvidia-params", parse_params)
+    has_nvidia_smi = there("nvidia-smi")
 
     @fact
     def gpu_rows(self) -> tuple[GpuRow, ...]:
@@ -103,14 +99,9 @@ class Stack(Fabric):
             return {}
         return parse_unsupported(self._text("dmesg").split("\n"))
 
-    @fact
-    def dkms(self) -> tuple[DkmsBuild, ...]:
-        """What DKMS knows; nothing where the node has no DKMS."""
-        return parse_dkms_status(self._text("dkms-status")) if self._there("dkms-status") else ()
-
-    @fact
-    def dkms_packages(self) -> tuple[DkmsPackage, ...]:
-        return parse_dkms_confs(self._text("dkms-confs"))
+    # What DKMS knows; nothing where the node has no DKMS.
+    dkms = where_there("dkms-status", parse_dkms_status, ())
+    dkms_packages = parsed("dkms-confs", parse_dkms_confs)
 
     @fact
     def driver_dkms(self) -> str:

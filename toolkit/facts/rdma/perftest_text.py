@@ -66,7 +66,7 @@ class PerftestTrouble:
 
 _EFAULT, _ENOMEM, _EPROTONOSUPPORT, _EOPNOTSUPP = 14, 12, 93, 95
 # The first that is found is told: those that name a cause stand before those that follow from it.
-_PERFTEST_TROUBLE_TABLE: tuple[tuple[Why, str], ...] = (
+_TROUBLES: tuple[tuple[Why, str], ...] = (
     (Why.NO_CUDA, r".*unrecognized option '--use_cuda(?:_bus_id)?=.*|.*Unsupported memory type.*"),
     (Why.NO_DMABUF_BUILD, r".*unrecognized option '--use_cuda_dmabuf.*"),
     (Why.OPTION, r".*unrecognized option .*|.*Invalid Command or flag.*"),
@@ -99,7 +99,7 @@ def parse_perftest_trouble(text: str) -> PerftestTrouble:
         else:
             registering = Why.MEMLOCK if error == _ENOMEM else Why.REGISTER
         return PerftestTrouble(registering, failed[0])
-    for why, pattern in _PERFTEST_TROUBLE_TABLE:
+    for why, pattern in _TROUBLES:
         found = re.search(f"^{pattern}$", text, re.M)
         if found is not None:
             return PerftestTrouble(why, found[0].strip()[:200])

@@ -62,11 +62,7 @@ def undressed(text: str) -> str:
             break
         text = "\n".join(_QUOTED.sub("", line, count=1) for line in _quote(lines, quoted))
     text = _without_fences(text) if "```" in text or "~~~" in text else text
-    if "MESSAGE" not in text:
-        return text
-    from toolkit.facts.text.dressed import as_lines  # noqa: PLC0415 few texts hold the journal's fields
-
-    return as_lines(text)
+    return as_lines(text) if "MESSAGE" in text else text
 
 
 def _quote(lines: list[str], quoted: list[bool]) -> list[str]:

@@ -66,7 +66,7 @@ def way_picture(view: TopologyView, found: Prediction, name: str) -> Picture | N
             "without it: twice through host memory",
             copied,
             bool(blocked),
-            ((_picture_figure(figure.without_gdr if figure else None), "more"),),
+            ((_estimate(figure.without_gdr if figure else None), "more"),),
         ),
     )
     boxes: list[Box] = []
@@ -174,12 +174,12 @@ def _direct_said(way: GpuWay, figure: PairPrediction | None) -> tuple[tuple[str,
     told = tuple((each, "more") for each in unread)
     if way.redirects:
         by = f"the long way, sent up by {', '.join(way.redirects)}"
-        ring = _picture_figure(figure.collective if figure else None)
+        ring = _estimate(figure.collective if figure else None)
         return ((by, "bad"), (f"in collectives {ring}", "more"), *told)
-    return ((_picture_figure(figure.with_gdr if figure else None), "more"), *told)
+    return ((_estimate(figure.with_gdr if figure else None), "more"), *told)
 
 
-def _picture_figure(told: Estimate | None) -> str:
+def _estimate(told: Estimate | None) -> str:
     return told.said if told else "what it can carry is not told"
 
 
@@ -189,7 +189,7 @@ def _told(
     with_it = ", ".join(each.name for each in direct)
     without = ", ".join(each.name for each in copied)
     said = "; ".join(text for text, _ in _direct_said(way, figure))
-    other = _picture_figure(figure.without_gdr if figure else None)
+    other = _estimate(figure.without_gdr if figure else None)
     return f"With GPUDirect RDMA: {with_it}; {said}. Without: {without}; {other}."
 
 
