@@ -39,6 +39,7 @@ _WAYS_OUT = {
     "roce.gid); NVSHMEM_IB_GID_INDEX of the job",
     Trouble.QUEUES: "may the job use them? /dev/infiniband and CAP_IPC_LOCK in its container; "
     "for IBGDA see nvshmem's checks",
+    Trouble.DEVICES: "fi_info -p efa there; are the devices in the container (ctr.rdma_devices)?",
 }
 
 

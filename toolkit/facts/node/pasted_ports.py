@@ -94,6 +94,15 @@ class ToldPorts(Reading):
         return tuple(each for key in given for each in parse_verbs_log(self._text(key)))
 
     @fact
+    def ucx_ways(self) -> dict[str, set[str]]:
+        """By HCA the ways to GPU memory that UCX has found, where its log tells of its search."""
+        if not self._given("ucx-log"):
+            return {}
+        from toolkit.facts.rdma.verbs_log import detected  # noqa: PLC0415 see above
+
+        return detected(self._text("ucx-log"))
+
+    @fact
     def cards(self) -> tuple[Card, ...]:
         """The settings of cards that mlxconfig was asked about; () where it was not."""
         if not self._given("mlxconfig"):
