@@ -191,6 +191,29 @@ def test_what_libfabric_says_in_passing_is_no_trouble(level: str) -> None:
     assert parse_verbs_log(LIBFABRIC.format(line)) == ()
 
 
+# drivers/pci/pcie/aer.c and err.c, of 5.4 and of 6.12.
+PORT = "[    9.123456] pcieport 0000:00:03.0: AER: {} error {} 0000:00:03.0\n"
+HOPELESS = "[    9.123456] {} 0000:03:00.0: AER: can't recover (no error_detected callback)\n"
+
+
+@pytest.mark.parametrize(
+    ("severity", "driver", "status"),
+    [
+        ("Multiple Uncorrected (Fatal)", "nvidia", BROKEN),
+        ("Uncorrectable (Fatal)", "mlx5_core", BROKEN),
+        ("Uncorrectable (Non-Fatal)", "nvidia", UNKNOWN),
+        ("Corrected", "mlx5_core", UNKNOWN),
+        ("Multiple Uncorrected (Fatal)", "nvme", UNKNOWN),
+    ],
+)
+@pytest.mark.parametrize("said", ["received:", "message received from"])
+def test_a_fatal_error_of_a_link_is_told_by_the_log_alone(
+    severity: str, driver: str, status: Status, said: str
+) -> None:
+    text = PORT.format(severity, said) + HOPELESS.format(driver)
+    assert found("pcie.fatal", text).status is status
+
+
 def test_what_fails_twice_is_told_once_and_what_is_well_never() -> None:
     failing = NON_ZERO.format("ibv_modify_qp failed")
     fine = "ibv_reg_dmabuf_mr handle 0x1 mr 0x2\n/a/nvshmem/ib.cpp 73 GDR driver version: (2, 4)\n"

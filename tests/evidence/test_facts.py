@@ -103,9 +103,9 @@ NOTHING: dict[str, object] = {
         ("api_mismatch", "bmc_lockdown", "hostname", "lists_no_hca", "modprobe_said",
          "nodes_closed", "peermem_container"), ""
     ),
-    **{name: {} for name in ("counted_ports", "left", "own_interfaces", "qos_asked", "said_links",
-                             "said_qos", "said_signers", "services", "ucx_ways",
-                             "unsupported_gpus")},
+    **{name: {} for name in ("counted_ports", "fm_said", "left", "own_interfaces",
+                             "qos_asked", "said_links", "said_qos", "said_signers", "services",
+                             "ucx_ways", "unsupported_gpus")},
     **dict.fromkeys(("acs_said", "asked_containers", "bar1_alone", "cards", "collective_runs",
                      "gdsio_runs", "offered", "perftest_runs", "pod_list", "said_firmware",
                      "said_limits", "said_pcie_links", "verbs_troubles"), ()),

@@ -148,6 +148,7 @@ KMSG = "[   31.832683] nvidia_peermem: disagrees about version of symbol x\n"
         pytest.param("Feb 10 16:28:06.502716 h kernel: a\n", "dmesg", id="journal-precise"),
         pytest.param("Mon 2025-02-10 16:28:06 UTC h kernel: a\n", "dmesg", id="journal-full"),
         pytest.param("1739204886.502716 h kernel: a\n", "dmesg", id="journal-unix"),
+        pytest.param("kernel: NVRM: x\n", "dmesg", id="what-a-human-left-of-a-line"),
         pytest.param("[    5.261710][    T1] iommu: x\n", "dmesg", id="dmesg-with-caller"),
         pytest.param("[    5.261710 <    0.000010>] iommu: x\n", "dmesg", id="dmesg-delta"),
         pytest.param("[Feb10 16:28] a: b\n[  +0.000003] c\n", "dmesg", id="dmesg-human"),

@@ -50,7 +50,8 @@ _BARE = (
     r"|[a-z]\w*: (?:Unknown symbol \w+ \(err|disagrees about version of symbol |no symbol version "
     r"for |version magic '|loading out-of-tree module |module verification failed|module license ')"
     r"|(?:DMAR|AMD-Vi|iommu): |nvidia-nvswitch\d+: |nvidia-peermem nv_"
-    r"|[\w.-]+ kernel: (?=\[ *\d|NVRM: |nv|mlx|infiniband|ib_|rdma|DMAR|AMD-Vi|iommu|pci|gdrdrv)"
+    r"|(?:[\w.-]+ )?kernel: "
+    r"(?=\[ *\d|NVRM: |nv|mlx|infiniband|ib_|rdma|DMAR|AMD-Vi|iommu|pci|gdrdrv)"
 )
 _CHANNEL = r"[ \t]*\d+(?:\[\w+\])? -> \d+(?:\[\w+\])? \[(?:send|receive)\] via NET/"
 # Of a run that came to no table: linux-rdma/perftest src/*_memory.c, perftest_resources.c.
@@ -138,8 +139,9 @@ KINDS = (
     Kind("gdsio", "gdsio", r"\S*gdsio\b", r"^IoType: \w+ XferType: "),
     Kind("fabricmanager-log", "fabricmanager-log", r"(?:cat|tail|less) .*fabricmanager\.log\b",
          r"^\[\w{3} \d\d \d{4} [\d:]{8}\] \[(?:INFO|WARNING|ERROR|CRITICAL)\] \[tid \d+\]"
-         r"|\bnv-fabricmanager\[\d+\]: ",
-         r"\[\w{3} \d\d \d{4} [\d:]{8}\] \[[A-Z]+\] \[tid \d+\]|.*\bnv-fabricmanager\[\d+\]: "),
+         r"|\bnv(?:idia)?-fabricmanager(?:-start\.sh)?\[\d+\]: ",
+         r"\[\w{3} \d\d \d{4} [\d:]{8}\] \[[A-Z]+\] \[tid \d+\]"
+         r"|.*\bnv(?:idia)?-fabricmanager(?:-start\.sh)?\[\d+\]: "),
     Kind("peermem-container", "peermem-container", "",
          r"^(?:\S+ )?(?:waiting for mellanox ofed and nvidia drivers|(?:successfully loaded|"
          r"failed to load) nvidia-peermem module)"),
