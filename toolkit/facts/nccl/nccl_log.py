@@ -89,20 +89,11 @@ class NcclLog:
     versions: tuple[str, ...] = ()  # where they are several: jobs one after the other, in one file
     cuda: str = ""  # "12.4": the CUDA that it was built with; "" where no line tells
     speeds: tuple[tuple[str, int], ...] = ()  # Mb/s of each HCA by name: "NET/IB: [0] ... speed="
+    failures: tuple[
+        str, ...
+    ] = ()  # of calls of CUDA, with where: "transport/nvls.cc:223: Cuda ..."
     # Each host's own part, by its name up to the first dot.
     parts: Mapping[str, NcclLog] = field(default_factory=dict, hash=False, repr=False)
-
-    @property
-    def told(self) -> bool:
-        """Whether anything in it is NCCL's."""
-        return bool(
-            self.version
-            or self.versions
-            or self.networks
-            or self.devices
-            or self.hcas
-            or self.settings
-        ) or bool(self.decisions or self.edges or self.ranks or self.troubles or self.intra)
 
     @property
     def hosts(self) -> tuple[str, ...]:

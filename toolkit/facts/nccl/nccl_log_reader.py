@@ -63,6 +63,7 @@ _TROUBLES = tuple(
     re.compile(shape)
     for shape in (
         r"NET/IB ?: No device found",
+        r"Failed to open libibverbs\.so.*",
         r"NET/OFI .*\bdisabling GDR\b",
         r"network \S.* not found",
         r"Got completion .*",
@@ -74,13 +75,16 @@ _TROUBLES = tuple(
         r"HINT: .*ACS.*",
     )
 )
+# What ends no job that has another network than sockets.
+_ABSENT = re.compile(r"No device found|Failed to open libibverbs")
+_CUDA_FAILED = re.compile(r"(?:(\S+\.(?:cc|cu|h):\d+) )?NCCL WARN (C(?:uda|UDA) failure .*)")
 _NETWORK_CHANNEL = re.compile(r"via (?:NET|COLLNET)/")
 
 
 # A line without any of these is of no interest: of a job's log most have none.
 _WORDS = (
     *("NCCL", "via ", "GPU Direct", "NET/", "nranks", "Using network", "DMA-BUF"),
-    *("Got comp", "ibv_", "GIN:", "HINT:", " not found"),
+    *("Got comp", "ibv_", "GIN:", "HINT:", " not found", "libibverbs"),
 )
 
 
@@ -125,6 +129,11 @@ def _joined(logs: list[NcclLog], hosts: tuple[str, ...]) -> NcclLog:
         return tuple(dict.fromkeys(each for log in logs for each in getattr(log, name)))
 
     versions = every("versions")
+    others = set(every("networks")) - {"Socket"}
+
+    def ending(troubles: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(each for each in troubles if not (others and _ABSENT.search(each)))
+
     nobody = next((log for log, host in zip(logs, hosts, strict=True) if not host), NcclLog())
     return NcclLog(
         versions[0] if len(versions) == 1 else "",
@@ -136,14 +145,15 @@ def _joined(logs: list[NcclLog], hosts: tuple[str, ...]) -> NcclLog:
         every("ranks"),
         tuple(dict(every("settings")).items()),
         any(each.dmabuf for each in logs),
-        every("troubles"),
+        ending(every("troubles")),
         sum(each.torn for each in logs),
         sum(each.intra for each in logs),
         versions if len(versions) > 1 else (),
         next((each.cuda for each in logs if each.cuda), ""),
         every("speeds"),
+        every("failures"),
         {
-            host: replace(log, torn=log.torn + nobody.torn)
+            host: replace(log, torn=log.torn + nobody.torn, troubles=ending(log.troubles))
             for log, host in zip(logs, hosts, strict=True)
             if host
         },
@@ -175,6 +185,7 @@ class _Reader:
         self.settings: dict[str, str] = {}
         self.speeds: dict[str, int] = {}
         self.troubles: dict[str, None] = {}
+        self.failures: dict[str, None] = {}
         self.dmabuf = False
         self.torn = self.intra = 0
 
@@ -242,6 +253,8 @@ class _Reader:
         if any(shape.search(line) for shape in _TROUBLES):
             said = _SAID.search(line)
             self.troubles[(said[1] if said else line).strip()[:200]] = None
+        elif failed := _CUDA_FAILED.search(line):
+            self.failures[": ".join(filter(None, failed.groups())).strip()[:200]] = None
 
     def read(self) -> NcclLog:
         return NcclLog(
@@ -260,6 +273,7 @@ class _Reader:
             tuple(self.versions),
             self.cuda,
             tuple(self.speeds.items()),
+            tuple(self.failures),
         )
 
 
