@@ -59,6 +59,7 @@ KMSG = "[   31.832683] nvidia_peermem: disagrees about version of symbol x\n"
         pytest.param("mlx5_0 port 1 ==> ib0 (Up)\n", "ibdev2netdev", id="ibdev2netdev"),
         pytest.param(" GDS release version: 1.14.0.30\n", "gdscheck", id="gdscheck"),
         pytest.param("Total: 3, Passed: 3, Failed: 0, Waived: 0\n", "gdrcopy-sanity", id="gdr"),
+        pytest.param("write BW: 18577.5MB/s\n", "gdrcopy-sanity", id="gdr-copybw"),
         pytest.param("#      Transport: rc_mlx5\n", "ucx-info", id="ucx-info"),
         pytest.param("MST modules:\n------------\n", "mst-status", id="mst"),
         pytest.param("# dmidecode 3.2\n", "dmidecode", id="dmidecode"),

@@ -188,8 +188,8 @@ KINDS = (
          r"^hca_id:\s|^No IB devices found$|^libibverbs: Warning: "),
     Kind("ibdev2netdev", "ibdev2netdev", r"ibdev2netdev\b", r"^\S+ port \d+ ==> "),
     Kind("gdscheck", "gdscheck", r"\S*gdscheck\b", r"^[ \t]*GDS release version\b"),
-    Kind("gdrcopy-sanity", "gdrcopy-sanity", r"\S*(?:gdrcopy_)?sanity\b",
-         r"^Total: \d+, Passed: \d+, Failed: \d+",
+    Kind("gdrcopy-sanity", "gdrcopy-sanity", r"\S*(?:gdrcopy_)?(?:sanity|copybw)\b",
+         r"^Total: \d+, Passed: \d+, Failed: \d+|^write BW: [\d.]+ ?MB/s$",
          ""),
     Kind("nccl-tests", "nccl-tests", r"\S*(?:all_reduce|all_gather|alltoall|broadcast|sendrecv|"
          r"reduce_scatter)_perf\b", r"^# nThread \d|\bout-of-place\b.*\bin-place\b|"
