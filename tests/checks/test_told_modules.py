@@ -317,6 +317,13 @@ def test_a_fabric_manager_that_is_not_there_is_missed_where_nvswitches_are_told(
     assert status("nvidia.fabricmanager", text) is want
 
 
+def test_the_older_module_alone_is_no_conflict_by_a_list_of_modules() -> None:
+    row = "{} 16384 0\nib_core 442368 2 {},mlx5_ib\n"
+    old, both = row.format(*["nv_peer_mem"] * 2), "nvidia_peermem 16384 0\nnv_peer_mem 16384 0\n"
+    assert status("peermem.legacy_conflict", f"$ lsmod\n{old}") is UNKNOWN
+    assert status("peermem.legacy_conflict", f"$ lsmod\n{both}") is FAIL
+
+
 # NVIDIA's fabric manager, of 535 to 610, and its nvidia-fabricmanager-start.sh.
 STAMPS = (
     "[Jan 30 2025 10:15:30] [ERROR] [tid 12345] ", "Sep 18 03:19:01 h nv-fabricmanager[41]: ",

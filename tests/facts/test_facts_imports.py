@@ -278,6 +278,33 @@ def test_a_command_by_itself_counts_as_a_prompt_on_any_line_and_prose_does_not()
     assert frame.source.startswith("lsmod | grep peer,"), "and that it was searched is known"
 
 
+LSMOD = "nvidia_peermem 16384 0\nib_core 442368 2 nvidia_peermem,mlx5_ib\n"
+STATUS = (
+    "Infiniband device 'mlx5_0' port 1 status:\n\tdefault gid:\t fe80::1\n\tbase lid:\t 0x78\n"
+    "\tsm lid:\t\t 0x2\n\tstate:\t\t 4: ACTIVE\n\tphys state:\t 5: LinkUp\n"
+    "\trate:\t\t 400 Gb/sec (4X NDR)\n\tlink_layer:\t InfiniBand\n"
+)
+
+
+def test_a_command_behind_a_greater_than_is_typed_and_its_answer_no_mails_end() -> None:
+    text = f"> ofed_info -s\nMLNX_OFED_LINUX-24.10-1.1.4.0:\n> lsmod | grep peer\n{LSMOD}"
+    frames = {each.key: each.text for each in frames_of(text, "x")}
+    assert frames == {"ofed-info": "MLNX_OFED_LINUX-24.10-1.1.4.0:\n", "lsmod": LSMOD}
+
+
+@pytest.mark.parametrize("title", ["# logs", "## What it printed:", "### DeepEP (2 nodes)"])
+def test_a_title_between_two_texts_is_of_neither(title: str) -> None:
+    text = f"{STATUS}\n{title}\nTests by hand.\n/a/nvshmem/ibrc.cpp:418: non-zero status: 7 x\n"
+    frames = {each.key: each.text for each in frames_of(text, "x")}
+    assert frames["ibstatus"].strip() == STATUS.strip()
+
+
+@pytest.mark.parametrize("line", ["# Out of bounds values : 0 OK", "# nccl-tests version 2.17"])
+def test_a_line_that_a_tool_begins_with_a_hash_is_no_title(line: str) -> None:
+    text = f"MLNX_OFED_LINUX-24.10-1.1.4.0:\n\n{line}\n# Avg bus bandwidth    : 33.3 \n"
+    assert line in {each.key: each.text for each in frames_of(text, "x")}["nccl-tests"]
+
+
 def test_signers_behind_mokutil_are_modinfos() -> None:
     text = "$ mokutil --sb-state\nSecureBoot enabled\nnvidia.ko:   Canonical Ltd.\n"
     frames = {frame.key: frame.text for frame in frames_of(text, "f")}
