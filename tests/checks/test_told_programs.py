@@ -72,6 +72,9 @@ def found(check: str, text: str) -> Finding:
         pytest.param(UNFOUND.replace("not detected by checking", "disabled #") + NO_DMABUF,
                      REGISTRATION, BROKEN, "neither peer memory nor dma-buf", MODULE,
                      id="ucx-that-found-neither-in-the-words-of-1.12"),
+        pytest.param(UCX.format("WARN  transports 'cuda_ipc','cuda_copy' are not available, please "
+                     "use one or more of: mm, tcp"), REGISTRATION, BROKEN, "not available",
+                     "UCX_MODULE_DIR", id="ucx-without-cuda"),
         pytest.param(UCX.format("ERROR dmabuf support requested but not found"), REGISTRATION,
                      BROKEN, "dmabuf support requested", "dma-buf", id="ucx-of-a-gpu-without"),
         pytest.param(LIBFABRIC.format("efa:mr:efa_mr_reg_impl():89<warn> Unable to register MR of "
@@ -183,6 +186,12 @@ def test_a_stub_is_told_by_what_modinfo_says_that_it_depends_on(
 def test_a_way_that_ucx_found_is_told(text: str, ways: str) -> None:
     told = found(REGISTRATION, text)
     assert (told.status, told.found.endswith(ways)) == (Status.PASS, True), told.found
+
+
+@pytest.mark.parametrize("name", ["gdr_copy", "cuda_ipc", "rocm_ipc", "xpmem", "ud"])
+def test_what_ucx_can_do_without_is_no_trouble(name: str) -> None:
+    line = UCX.format(f"WARN  transport '{name}' is not available, please use one or more of: cuda")
+    assert parse_verbs_log(line) == ()
 
 
 @pytest.mark.parametrize("level", ["info", "debug", "trace"])

@@ -51,6 +51,8 @@ def fabricmanager(node: Node, want: Want) -> Finding:
         )
     if unit is not None and unit.loaded == "not-found":
         return _without_unit(node)
+    if unit is not None and unit.result == "running" and not node.probed:
+        return passed("its unit runs")
     return _managed(node, want)
 
 

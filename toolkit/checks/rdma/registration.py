@@ -211,6 +211,7 @@ _WAYS_OUT = {
     "Numerical result out of range": "less at once, or in parts: ibv_devinfo -v, max_mr_size",
     "": "is nvidia-peermem loaded (peermem.loaded), or does the GPU give dma-buf (dmabuf.gpu)?",
 }
+_LIBRARY = "a UCX with CUDA or ROCm, and its modules where it looks: ucx_info -d; UCX_MODULE_DIR"
 
 
 @check(
@@ -254,6 +255,6 @@ def _refused_to_programs(told: list[VerbsTrouble]) -> Finding:
     return failed(
         first.words,
         expected="memory that the HCA takes",
-        hint=_WAYS_OUT[first.errno],
+        hint=_LIBRARY if " not available" in first.words else _WAYS_OUT[first.errno],
         details=tuple(each.words for each in others[:3]),
     )

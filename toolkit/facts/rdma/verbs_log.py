@@ -21,6 +21,7 @@ class Trouble(StrEnum):
     """What a program could not do."""
 
     NO_WAY = "found no way to register GPU memory"  # neither peer memory nor dma-buf
+    LIBRARY = "the library knows no GPU"  # built without, or its modules are not found
     REGISTER = "memory could not be registered"
     CONNECT = "queue pairs could not be connected"
     QUEUES = "queues could not be set up"
@@ -47,10 +48,15 @@ class VerbsTrouble:
     @property
     def of_memory(self) -> bool:
         """Whether it is memory that was not taken, rather than the other end that is not there."""
-        return self.trouble in {Trouble.NO_WAY, Trouble.REGISTER}
+        return self.trouble in {Trouble.NO_WAY, Trouble.LIBRARY, Trouble.REGISTER}
 
 
 _TROUBLES = (
+    # Without its copying transport, that is; gdr_copy and cuda_ipc it can do without.
+    (
+        Trouble.LIBRARY,
+        r"\bUCX +WARN +transports? (?:'\w+',){0,9}'(?:cuda|rocm)(?:_c\w+)?'[^:]* not available",
+    ),
     (Trouble.NO_WAY, r"neither nv_peer_mem,? (?:n?or) nvidia_peermem detected"),
     (Trouble.NO_WAY, r"Couldn't enable GPUDirect RDMA\b|\bdmabuf support requested but not found"),
     # Any program's, in a line that says where in its source it stands.
@@ -85,7 +91,7 @@ _NVSHMEM = re.compile(
     r"|.*?\bNVSHMEM (?:INFO|WARN|TRACE|ABORT) ",
     re.IGNORECASE,
 )
-_UCX = re.compile(r".*?\bUCX +(?:ERROR|DIAG) +")
+_UCX = re.compile(r".*?\bUCX +(?:ERROR|DIAG|WARN) +")
 _LIBFABRIC = re.compile(r".*?libfabric:\S*\(\):\d+<warn> ")
 _CHAT = re.compile(
     r"\bUCX +(?:WARN|INFO|DEBUG|TRACE\w*|REQ|DATA|ASYNC|FUNC|POLL) +"
@@ -140,7 +146,8 @@ def _without_a_way(text: str) -> Iterator[VerbsTrouble]:
 
 def _of_line(line: str) -> VerbsTrouble | None:
     trouble = next((each for each, shape in _TROUBLE if shape.search(line)), None)
-    if trouble is None or _CHAT.search(line) or not (_UCX.match(line) or _LINE.match(line)):
+    chat = trouble is not Trouble.LIBRARY and _CHAT.search(line)
+    if trouble is None or chat or not (_UCX.match(line) or _LINE.match(line)):
         return None
     who, words = "", line
     for name, before in (("UCX: ", _UCX), ("NVSHMEM: ", _NVSHMEM), ("libfabric: ", _LIBFABRIC)):
