@@ -200,6 +200,31 @@ def test_what_libfabric_says_in_passing_is_no_trouble(level: str) -> None:
     assert parse_verbs_log(LIBFABRIC.format(line)) == ()
 
 
+def test_a_driver_that_started_no_gpu_is_told_by_the_log_alone() -> None:
+    text = "[    8.600582] NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x25:0x65:1468)\n"
+    told = found("nvidia.present", text)
+    assert (told.status, "0000:01:00.0" in told.found) == (BROKEN, True)
+
+
+def test_a_port_whose_link_is_up_and_that_is_down_is_not_sent_to_its_cable() -> None:
+    text = (
+        "CA 'mlx5_7'\n\tCA type: MT4124\n\tNumber of ports: 1\n\tFirmware version: 20.28.4000\n"
+        "\tPort 1:\n\t\tState: Down\n\t\tPhysical state: LinkUp\n\t\tRate: 200\n"
+        "\t\tBase lid: 65535\n\t\tLink layer: {}\n"
+    )
+    assert "virtual function" in found("rdma.port", text.format("InfiniBand")).hint
+    assert "cable, transceiver" in found("rdma.port", text.format("Ethernet")).hint
+
+
+def test_a_list_that_column_has_padded_is_read_and_a_net_device_that_is_down_is_no_port() -> None:
+    text = (
+        "mlx5_0   port  1  ==>  ibp26s0        (Down)  # 1/8 infiniband\n"
+        "mlx5_1   port  1  ==>  enp27s0f0np0   (Up)\n"
+    )
+    assert found("rdma.port", text).status is not BROKEN
+    assert "cannot read" not in found("rdma.devices", text).found
+
+
 # drivers/pci/pcie/aer.c and err.c, of 5.4 and of 6.12.
 PORT = "[    9.123456] pcieport 0000:00:03.0: AER: {} error {} 0000:00:03.0\n"
 HOPELESS = "[    9.123456] {} 0000:03:00.0: AER: can't recover (no error_detected callback)\n"

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from toolkit.compat.gpus import XidAction, xid_row, xid_rows
-from toolkit.facts.gpu.kernel_trouble import fallen, sxids, uvm_troubles, when, xids
+from toolkit.facts.gpu.kernel_trouble import fallen, sxids, unstarted, uvm_troubles, when, xids
 from toolkit.facts.rdma.hca_health import hca_troubles, refused_commands
 
 FELL = "79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
@@ -92,6 +92,25 @@ def test_an_echo_of_an_xid_that_stands_there_is_of_a_job() -> None:
     echo = "NVRM: Xid (PCI:0000:dc:00): 45, pid=18, Ch 01 caused by previous Xid 149"
     cause = "NVRM: Xid (PCI:0000:dc:00): 149, NETIR_BER_EVENT Nonfatal XC0 i0 Link 01 (0x0)"
     assert [(each.number, each.sick) for each in xids([cause, echo])] == [(149, False), (45, False)]
+
+
+LOADED = "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build"
+UNSTARTED = "NVRM: GPU 0000:1B:00.0: RmInitAdapter failed! (0x62:0x40:2192)"
+NONE = "NVRM: None of the NVIDIA devices were initialized."
+
+
+@pytest.mark.parametrize(
+    ("lines", "addresses"),
+    [
+        ([LOADED, UNSTARTED, UNSTARTED], ["0000:1b:00.0", "0000:1b:00.0"]),
+        ([NONE], [""]),
+        ([NONE, LOADED], []),
+        ([LOADED, UNSTARTED, LOADED], []),
+        (["NVRM: The NVIDIA probe routine failed for 1 device(s).", LOADED], []),
+    ],
+)
+def test_a_gpu_that_the_driver_could_not_start(lines: list[str], addresses: list[str]) -> None:
+    assert [each.address for each in unstarted(lines)] == addresses
 
 
 ASSERTION = "NVRM: nvAssertOkFailedNoLog: Assertion failed: {} returned from status @ kernel_ce.c:1"

@@ -139,7 +139,8 @@ KINDS = (
     Kind("gdsio", "gdsio", r"\S*gdsio\b", r"^IoType: \w+ XferType: "),
     Kind("fabricmanager-log", "fabricmanager-log", r"(?:cat|tail|less) .*fabricmanager\.log\b",
          r"^\[\w{3} \d\d \d{4} [\d:]{8}\] \[(?:INFO|WARNING|ERROR|CRITICAL)\] \[tid \d+\]"
-         r"|\bnv(?:idia)?-fabricmanager(?:-start\.sh)?\[\d+\]: ",
+         r"|\bnv(?:idia)?-fabricmanager(?:-start\.sh)?\[\d+\]: "
+         r"|^(?:fabric manager NVIDIA GPU driver interface version |request to query NVSwitch )",
          r"\[\w{3} \d\d \d{4} [\d:]{8}\] \[[A-Z]+\] \[tid \d+\]"
          r"|.*\bnv(?:idia)?-fabricmanager(?:-start\.sh)?\[\d+\]: "),
     Kind("peermem-container", "peermem-container", "",
@@ -186,7 +187,7 @@ KINDS = (
     Kind("ibstat", "ibstat", r"ibstat\b", r"^CA '[^']+'$"),
     Kind("ibv-devinfo", "ibv-devinfo", r"(?:(?:docker|podman|srun|kubectl) .* )?ibv_devinfo\b",
          r"^hca_id:\s|^No IB devices found$|^libibverbs: Warning: "),
-    Kind("ibdev2netdev", "ibdev2netdev", r"ibdev2netdev\b", r"^\S+ port \d+ ==> "),
+    Kind("ibdev2netdev", "ibdev2netdev", r"ibdev2netdev\b", r"^\S+ +port +\d+ +==> "),
     Kind("gdscheck", "gdscheck", r"\S*gdscheck\b", r"^[ \t]*GDS release version\b"),
     Kind("gdrcopy-sanity", "gdrcopy-sanity", r"\S*(?:gdrcopy_)?(?:sanity|copybw)\b",
          r"^Total: \d+, Passed: \d+, Failed: \d+|^write BW: [\d.]+ ?MB/s$",

@@ -36,6 +36,11 @@ _OFF = re.compile(
     rf"NVRM:(?: GPU (?:at PCI:)?({_ADDRESS}(?:\.\d)?):?)?.*"
     r"(?:\bfallen off the bus|\[NV_ERR_GPU_IS_LOST\])"
 )
+# kernel-open/nvidia/nv.c, nvidia_init_module; RmInitNvDevice's callers in osinit.c.
+_UNSTARTED = re.compile(
+    rf"NVRM: (?:GPU ({_ADDRESS}(?:\.\d)?): )?(?:RmInitAdapter failed!"
+    r"|None of the NVIDIA devices were initialized)"
+)
 _FATAL_WORD = re.compile(r"\b(non-?)?fatal\b", re.IGNORECASE)
 _RECOVERY = re.compile(r"\bto 0x[0-9a-fA-F]+ \(([^)]+)\)")
 _STAMPS = (
@@ -145,4 +150,16 @@ def fallen(lines: Iterable[str]) -> tuple[Trouble, ...]:
         text = line[found.start() :].strip()
         told.append(Trouble(_function(address) if address else "", when(line), text))
         last = ""
+    return tuple(told)
+
+
+def unstarted(lines: Iterable[str]) -> tuple[Trouble, ...]:
+    """GPUs that the driver could not start since it was loaded last; or it started none at all."""
+    told: list[Trouble] = []
+    for line in lines:
+        if "NVRM: loading NVIDIA" in line:
+            told = []
+        elif found := _UNSTARTED.search(line):
+            address = _function(found[1]) if found[1] else ""
+            told.append(Trouble(address, when(line), line[found.start() :].strip()))
     return tuple(told)
