@@ -298,7 +298,7 @@ _WAITS = {
 }
 _DOWN = {
     "LinkUp": "the cable is well: of a virtual function its GUID and state at the host (ip link "
-    "set PF vf N node_guid ... state auto), and the subnet manager's virt_enabled",
+    "set PF vf N node_guid ... state auto) and virt_enabled; otherwise the subnet manager's log",
     "Disabled": "switched off: ibportstate LID PORT enable, here or at the switch",
     "Polling": "no partner answers: cable, transceiver, switch port",
     "Sleep": "no partner answers: cable, transceiver, switch port",
