@@ -186,7 +186,7 @@ KINDS = (
          r"|Region \d: Memory at )"),
     Kind("ibstat", "ibstat", r"ibstat\b", r"^CA '[^']+'$"),
     Kind("ibv-devinfo", "ibv-devinfo", r"(?:(?:docker|podman|srun|kubectl) .* )?ibv_devinfo\b",
-         r"^hca_id:\s|^No IB devices found$|^libibverbs: Warning: "),
+         r"^hca_id:\s|^No IB devices found$|^libibverbs: Warning: no userspace device-specific "),
     Kind("ibdev2netdev", "ibdev2netdev", r"ibdev2netdev\b", r"^\S+ +port +\d+ +==> "),
     Kind("gdscheck", "gdscheck", r"\S*gdscheck\b", r"^[ \t]*GDS release version\b"),
     Kind("gdrcopy-sanity", "gdrcopy-sanity", r"\S*(?:gdrcopy_)?(?:sanity|copybw)\b",
