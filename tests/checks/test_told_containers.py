@@ -155,6 +155,8 @@ def test_a_pod_that_asks_for_rdma_and_gets_none_is_told_in_each_form() -> None:
         "FailedCreatePodSandBox  5s  kubelet  Failed to create pod sandbox: rpc error: code = "
         "Unknown desc = failed to setup network for sandbox: error adding container to network "
         '"sriov-net": failed to find the pod\'s VF',
+        "FailedPrepareDynamicResources  5s  kubelet  Failed to prepare dynamic resources: "
+        "NodePrepareResources failed for ResourceClaim imex-channel: rpc error: code = x",
         "Failed  5s  kubelet  Error: failed to generate container spec: lstat "
         "/dev/infiniband/uverbs0: no such file or directory",
     ],

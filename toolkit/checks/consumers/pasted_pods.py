@@ -135,10 +135,13 @@ def _asked(asked: tuple[Asked, ...]) -> Finding:
     """What single containers or pods were given, as somebody pasted it."""
     ill = {each.name: why for each in asked if (why := _ill(each))}
     if ill:
+        claims = "DynamicResources" in next(iter(ill.values()))
         return failed(
             f"{next(iter(ill))}: {next(iter(ill.values()))}",
             expected="the devices of RDMA that it asks for, and memory that it may lock",
-            hint="a device plugin's resource and IPC_LOCK for a pod; --device /dev/infiniband "
+            hint="kubectl get resourceclaim; kubectl logs of that driver's kubelet plugin there"
+            if claims
+            else "a device plugin's resource and IPC_LOCK for a pod; --device /dev/infiniband "
             "--ulimit memlock=-1 (or --cap-add IPC_LOCK) for a container",
             details=tuple(f"{name}: {why}" for name, why in [*ill.items()][1:]),
         )

@@ -64,6 +64,7 @@ class Sanity:
     failed: int
     waived: int  # not possible here: "basic_with_tokens" on newer GPUs
     refused: str = ""  # what it says where gdrdrv cannot be opened, which ends it
+    copied: str = ""  # "18577.5 MB/s", by gdrcopy_copybw, which pins GPU memory and maps it
 
 
 _SANITY = re.compile(
@@ -71,19 +72,23 @@ _SANITY = re.compile(
 )
 
 
+_COPIED = re.compile(r"^write BW: ([\d.]+) ?MB/s$", re.MULTILINE)
 _NOT_OPENED = re.compile(r"\bgdr_open(?:\(\) failed|.*\berror\b.*)| `?\(?g\)? ?!= .*failed")
 
 
 def parse_sanity(text: str) -> Sanity:
-    """Read gdrcopy_sanity's summary line; what stands around it does not count.
+    """Read gdrcopy_sanity's summary line, or gdrcopy_copybw's; what stands around does not count.
 
-    Source of what it says without gdrdrv: NVIDIA/gdrcopy tests/common.hpp, gdr_open_safe.
+    Sources: NVIDIA/gdrcopy tests/copybw.cpp, and tests/common.hpp, gdr_open_safe, for what they
+    say without gdrdrv.
 
     :raises Unparsable: where there is neither.
     """
     found = _SANITY.search(text)
     if found is None and (refused := _NOT_OPENED.search(text)) is not None:
         return Sanity(0, 0, 0, 0, refused[0].strip())
+    if found is None and (speed := _COPIED.search(text)) is not None:
+        return Sanity(0, 0, 0, 0, copied=f"{speed[1]} MB/s")
     if found is None:
         raise Unparsable("gdrcopy_sanity", text.strip().split("\n", 1)[0])
     total, passed, failed, waived = map(int, found.groups())

@@ -1,7 +1,4 @@
-"""What an NCCL_DEBUG=INFO log says, of any version from 2.4 to 2.30.
-
-It is read by ``nccl_log_reader``.
-"""
+"""What an NCCL_DEBUG=INFO log says, of any version from 2.4 to 2.30."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
+from itertools import filterfalse
 from typing import Any
 
 
@@ -92,20 +90,11 @@ class NcclLog:
     versions: tuple[str, ...] = ()  # where they are several: jobs one after the other, in one file
     cuda: str = ""  # "12.4": the CUDA that it was built with; "" where no line tells
     speeds: tuple[tuple[str, int], ...] = ()  # Mb/s of each HCA by name: "NET/IB: [0] ... speed="
+    failures: tuple[
+        str, ...
+    ] = ()  # of calls of CUDA, with where: "transport/nvls.cc:223: Cuda ..."
     # Each host's own part, by its name up to the first dot.
     parts: Mapping[str, NcclLog] = field(default_factory=dict, hash=False, repr=False)
-
-    @property
-    def told(self) -> bool:
-        """Whether anything in it is NCCL's."""
-        return bool(
-            self.version
-            or self.versions
-            or self.networks
-            or self.devices
-            or self.hcas
-            or self.settings
-        ) or bool(self.decisions or self.edges or self.ranks or self.troubles or self.intra)
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -182,6 +171,7 @@ _TROUBLES = tuple(
     re.compile(shape)
     for shape in (
         r"NET/IB ?: No device found",
+        r"Failed to open libibverbs\.so.*",
         r"NET/OFI .*\bdisabling GDR\b",
         r"network \S.* not found",
         r"Got completion .*",
@@ -193,13 +183,16 @@ _TROUBLES = tuple(
         r"HINT: .*ACS.*",
     )
 )
+# What ends no job that has another network than sockets.
+_ABSENT = re.compile(r".*(?:No device found|Failed to open libibverbs)").match
+_CUDA_FAILED = re.compile(r"(?:(\S+\.(?:cc|cu|h):\d+) )?NCCL WARN (C(?:uda|UDA) failure .*)")
 _NETWORK_CHANNEL = re.compile(r"via (?:NET|COLLNET)/")
 
 
 # A line without any of these is of no interest: of a job's log most have none.
 _WORDS = (
     *("NCCL", "via ", "GPU Direct", "NET/", "nranks", "Using network", "DMA-BUF"),
-    *("Got comp", "ibv_", "GIN:", "HINT:", " not found"),
+    *("Got comp", "ibv_", "GIN:", "HINT:", " not found", "libibverbs"),
 )
 
 
@@ -243,6 +236,8 @@ def _joined(logs: list[NcclLog], hosts: tuple[str, ...]) -> NcclLog:
     def every(name: str) -> Any:  # noqa: ANN401 of fields of several types
         return tuple(dict.fromkeys(each for log in logs for each in getattr(log, name)))
 
+    if set(every("networks")) - {"Socket"}:
+        logs = [replace(log, troubles=tuple(filterfalse(_ABSENT, log.troubles))) for log in logs]
     versions = every("versions")
     nobody = next((log for log, host in zip(logs, hosts, strict=True) if not host), NcclLog())
     return NcclLog(
@@ -261,6 +256,7 @@ def _joined(logs: list[NcclLog], hosts: tuple[str, ...]) -> NcclLog:
         versions if len(versions) > 1 else (),
         next((each.cuda for each in logs if each.cuda), ""),
         every("speeds"),
+        every("failures"),
         {
             host: replace(log, torn=log.torn + nobody.torn)
             for log, host in zip(logs, hosts, strict=True)
@@ -294,6 +290,7 @@ class _Reader:
         self.settings: dict[str, str] = {}
         self.speeds: dict[str, int] = {}
         self.troubles: dict[str, None] = {}
+        self.failures: dict[str, None] = {}
         self.dmabuf = False
         self.torn = self.intra = 0
 
@@ -361,6 +358,8 @@ class _Reader:
         if any(shape.search(line) for shape in _TROUBLES):
             said = _SAID.search(line)
             self.troubles[(said[1] if said else line).strip()[:200]] = None
+        elif failed := _CUDA_FAILED.search(line):
+            self.failures[": ".join(filter(None, failed.groups())).strip()[:200]] = None
 
     def read(self) -> NcclLog:
         return NcclLog(
@@ -379,6 +378,7 @@ class _Reader:
             tuple(self.versions),
             self.cuda,
             tuple(self.speeds.items()),
+            tuple(self.failures),
         )
 
 

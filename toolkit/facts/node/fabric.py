@@ -40,7 +40,9 @@ _PORTS = {
     "rdma-link": parse_rdma_link,
     "ibdev2netdev": parse_ibdev2netdev,
 }
-_PROVIDER = re.compile(r"couldn't load driver '([^']+)'")
+_PROVIDER = re.compile(
+    r"couldn't load driver '([^']+)'|no userspace device-specific driver found ()"
+)
 
 
 class Fabric(Reading):
@@ -134,9 +136,13 @@ class Fabric(Reading):
         if state is not State.FAILED and (self.probed or state is not State.OK):
             return ""
         said = self.sources.frame("ibv-devinfo").text
-        provider = _PROVIDER.search(said)
-        if provider:
-            return f"user space has no provider {provider[1]}"
+        # libibverbs warns of each provider that is missing, of adapters that are not here as well.
+        if re.search(r"^hca_id:", said, re.MULTILINE) or (not self.probed and self.listed_devices):
+            return ""
+        names = dict.fromkeys(each[1] for each in _PROVIDER.finditer(said))
+        if names:
+            named = ", ".join(each for each in names if each) or "for its device"
+            return f"user space has no provider {named}"
         return "user space finds no RDMA device" if "No IB devices found" in said else ""
 
     @property

@@ -19,7 +19,7 @@ from toolkit.facts.rdma.hca_health import (
 )
 from toolkit.facts.reading import where_given
 from toolkit.facts.text.pasted_logs import EARLIER_BOOT, IMPORTED
-from toolkit.facts.text.tool_reports import fabric_manager_errors
+from toolkit.facts.text.tool_reports import fabric_manager_end, fabric_manager_errors
 
 _SMI = ("nvidia-smi", "nvidia-smi-q", "nvidia-smi-table", "nvlink-status")
 _FM_LOG = "fabricmanager-log"  # another that no probe prints
@@ -49,6 +49,11 @@ class Health(Devices):
         if told and not self._given("dmesg"):
             return told
         return told + self._logged(sxids)
+
+    @fact
+    def fm_said(self) -> dict[str, str]:
+        """What the fabric manager said last of its start, in a log of its own; {} without one."""
+        return fabric_manager_end(self._text(_FM_LOG)) if self._given(_FM_LOG) else {}
 
     @fact
     def fallen_gpus(self) -> tuple[Trouble, ...]:

@@ -162,6 +162,15 @@ class ToldPorts(Reading):
     cards = where_given("mlxconfig", parse_mlxconfig, ())
 
     @fact
+    def ucx_ways(self) -> dict[str, set[str]]:
+        """By HCA the ways to GPU memory that UCX has found, where its log tells of its search."""
+        if not self._given("ucx-log"):
+            return {}
+        from toolkit.facts.rdma.verbs_log import detected  # noqa: PLC0415 see above
+
+        return detected(self._text("ucx-log"))
+
+    @fact
     def said_qos(self) -> dict[str, Qos]:
         """Priorities of the ports that mlnx_qos was asked about, by net device."""
         if not self._given("mlnx-qos-said"):

@@ -17,6 +17,7 @@ from toolkit.facts.gpu.driver import (
     parse_params,
     parse_unsupported,
 )
+from toolkit.facts.gpu.kernel_trouble import Trouble, unstarted
 from toolkit.facts.modules.dkms import parse_dkms_confs, parse_dkms_status
 from toolkit.facts.modules.kernel_modules import parse_modinfo, parse_modinfo_files
 from toolkit.facts.node.fabric import Fabric
@@ -98,6 +99,13 @@ class Stack(Fabric):
         if self.probed or not self._given("dmesg"):
             return {}
         return parse_unsupported(self._text("dmesg").split("\n"))
+
+    @fact
+    def unstarted_gpus(self) -> tuple[Trouble, ...]:
+        """What a loose kernel log says of GPUs that the driver could not start."""
+        if self.probed or not self._given("dmesg"):
+            return ()
+        return unstarted(self._text("dmesg").split("\n"))
 
     # What DKMS knows; nothing where the node has no DKMS.
     dkms = where_there("dkms-status", parse_dkms_status, ())

@@ -77,7 +77,9 @@ def _quote(lines: list[str], quoted: list[bool]) -> list[str]:
 
 
 def _few(lines: list[str]) -> bool:
-    return sum(bool(line.strip()) for line in lines) <= _ROUND
+    """Whether they are a mail's own: a greeting, and no tool's answer below a ">" that prompts."""
+    said = sum(bool(line.strip()) for line in lines)
+    return said <= _ROUND and (not said or recognise("\n".join(lines)) is None)
 
 
 def _without_fences(text: str) -> str:
