@@ -113,7 +113,12 @@ def exercise(said: Said) -> ExitCode:
     if said.flag("register"):
         return _registered(Session.begin("exercise", said))
     refuse_inside(said, "data is moved by the node's own tools", "add --register, which enters it")
-    session = Session.begin("exercise", said)
+    return _judged_or_measured(Session.begin("exercise", said), threshold, wanted)
+
+
+def _judged_or_measured(session: Session, threshold: float, wanted: float | None) -> ExitCode:
+    """An earlier run again, a set in pairs, or two nodes."""
+    said = session.said
     if said.text("from_"):
         return _judged_again(session, threshold, wanted)
     way, most, every = _way(said), said.number("gigabytes", 500), said.flag("every")
