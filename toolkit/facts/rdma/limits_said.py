@@ -16,11 +16,9 @@ from toolkit.errors import Unparsable
 _KIB = 1024
 _VALUE = r"(\d+|unlimited|infinity)"
 # "max locked memory (kbytes, -l) 64", "-l: locked-in-memory size (kb) 6", "locked memory(kbytes) 9"
-_OF_SHELL = re.compile(
-    r"^.*\b[Ll]ock\w*(?:-in-| into |[- ])(?:memory|address space)\b.*"
-    rf"\([^)]*\bk(?:i?b|bytes)\b[^)]*\) *{_VALUE}[ \t]*$",
-    re.MULTILINE | re.IGNORECASE,
-)
+_OF_SHELL = re.compile(rf"^(.*)\(([^()\n]*)\) *{_VALUE}[ \t]*$", re.MULTILINE | re.IGNORECASE)
+_LOCKED = re.compile(r"\block\w*(?:-in-| into |[- ])(?:memory|address space)\b", re.IGNORECASE)
+_IN_KIB = re.compile(r"\bk(?:i?b|bytes)\b", re.IGNORECASE)
 _OF_CSH = re.compile(rf"^memorylocked\s+{_VALUE} ?(?:kB|kbytes)?[ \t]*$", re.MULTILINE)
 _BARE = re.compile(rf"^\s*{_VALUE}[ \t]*$", re.MULTILINE)
 _OF_PROCESS = re.compile(
@@ -53,7 +51,11 @@ def parse_limits(text: str, typed: str = "") -> tuple[Limit, ...]:
     :param typed: the commands that were typed: ``ulimit -l`` prints a number and no word.
     :raises Unparsable: where there is none.
     """
-    found = [Limit("a shell", _size(each, _KIB)) for each in _OF_SHELL.findall(text)]
+    found = [
+        Limit("a shell", _size(value, _KIB))
+        for name, unit, value in _OF_SHELL.findall(text)
+        if _LOCKED.search(name) and _IN_KIB.search(unit)
+    ]
     found += [Limit("a shell", _size(each, _KIB)) for each in _OF_CSH.findall(text)]
     if _ASKED.search(typed):
         found += [Limit("a shell", _size(each, _KIB)) for each in _BARE.findall(text)]
