@@ -19,7 +19,7 @@ from toolkit.features.exercise.plan import (
     settings_of,
     words_of,
 )
-from toolkit.features.exercise.plan_rails import ExerciseNode
+from toolkit.features.exercise.plan_rails import ExerciseNode, devices
 
 
 def test_host_memory_first_then_gpus_deep_and_shallow() -> None:
@@ -307,3 +307,20 @@ def test_soft_roce_is_tried_with_little() -> None:
     test = replace(planned(one, other).tests[0])
     assert (test.drive.hca, test.drive.gid, test.size, test.iterations) == ("rxe0", 1, 16384, 200)
     assert Node(evidence).gids[1].address.ipv4_mapped is not None
+
+
+def test_the_leaf_of_a_port_is_told_by_lldp_where_one_switch_alone_is_there() -> None:
+    one = view("gpu1")
+    device = replace(devices(one)[0], netdevs=("eth0.100",))
+
+    def leaf(*names: str) -> str:
+        lines = [f"lldp.eth0.100.chassis.name={name}\n" for name in names]
+        text = "lldp.eth1.chassis.name=other\nlldp.eth0.100.port.descr=swp1\n" + "".join(lines)
+        return view("gpu1", seen=look().plus([frame("exercise-leaves", text)])).leaf(device)
+
+    assert (leaf("leaf01"), leaf("leaf01", "bmc"), leaf(), one.leaf(device)) == (
+        "leaf01",
+        "",
+        "",
+        "",
+    )

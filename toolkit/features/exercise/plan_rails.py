@@ -6,6 +6,7 @@ other node that it can reach.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Interface
 
@@ -52,6 +53,18 @@ class ExerciseNode:
                 if not one.ip.is_loopback and not one.ip.is_link_local:
                     found.append((words[1], one))
         return tuple(found)
+
+    def leaf(self, device: RdmaDevice) -> str:
+        """The switch at its port, as lldpd tells it; "" where it does not, or knows several.
+
+        Source: lldpd src/client/kv_writer.c and display.c.
+        """
+        told = map(_NEIGHBOUR.fullmatch, _lines(self.look, "exercise-leaves"))
+        found = {each[2] for each in told if each and each[1] in device.netdevs}
+        return found.pop() if len(found) == 1 else ""
+
+
+_NEIGHBOUR = re.compile(r"lldp\.(.+)\.chassis\.name=(.+)")
 
 
 @dataclass(frozen=True, slots=True)
