@@ -186,6 +186,11 @@ def test_the_p_key_that_a_setting_names_is_the_one_that_counts() -> None:
     assert old.status is Status.UNKNOWN, "an older probe read none"
 
 
+def test_a_driver_that_is_not_loaded_is_no_other_driver() -> None:
+    bare: Frames = {"nvidia-version": "", "module-state": ""}
+    assert judged({"gpu007": bare})["between.driver"].status is Status.PASS
+
+
 def test_each_rule_has_a_row() -> None:
     told = {str(row.values[0]) for row in ROWS}
     assert {rule.id for rule in RULES} - told == {"between.gpu-rail", "between.numa"}, "above"

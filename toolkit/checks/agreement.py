@@ -28,6 +28,7 @@ from toolkit.facts.comparables import (
     MTUS,
     NAMED_GIDS,
     NCCL_IB,
+    NO_DRIVER,
     NUMA,
     OFED,
     PKEYS,
@@ -138,6 +139,7 @@ RULES = (
         "between.driver", DRIVER, Impact.FRAGILE,
         "The nodes have one NVIDIA driver",
         "known breakages are bound to versions: such a node has those of another",
+        lambda one, other: one != other and NO_DRIVER not in {one, other},  # its own checks tell
     ),
     SetRule(
         "between.firmware", FIRMWARE, Impact.FRAGILE,

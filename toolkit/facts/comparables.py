@@ -21,6 +21,7 @@ from toolkit.facts.rdma.devices import Port, RdmaDevice
 from toolkit.facts.rdma.roce import Gid
 
 NVME = 0x0108  # class and subclass
+NO_DRIVER = "not loaded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ def _arguments(node: Node) -> Iterator[Trait]:
 
 
 def _driver(node: Node) -> Iterator[Trait]:
-    yield Trait("", f"{node.driver.version} {node.driver.flavor}" if node.driver else "not loaded")
+    yield Trait("", f"{node.driver.version} {node.driver.flavor}" if node.driver else NO_DRIVER)
 
 
 def _driver_options(node: Node) -> Iterator[Trait]:
