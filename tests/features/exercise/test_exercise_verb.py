@@ -130,6 +130,11 @@ def test_check_shows_the_commands_and_moves_nothing(gdr: Gdr) -> None:
         (("--hosts", "demo[1-3]"), ExitCode.USAGE, "between two hosts"),
         (("--hosts", "demo[1-3]", "--pairs", "some"), ExitCode.USAGE, "ring, rail, all, bisect"),
         (("--hosts", "demo-acs", "--pairs", "all"), ExitCode.USAGE, "two hosts or more"),
+        (("--hosts", "demo-acs", "--fabric", "none"), ExitCode.USAGE, "of the pairs of a set"),
+        (
+            ("--hosts", "demo[1-2]", "--pairs", "all", "--fabric", "README.md"),
+            *(ExitCode.USAGE, "no HCA at a switch"),
+        ),
         (
             ("--hosts", "demo[1-3]", "--pairs", "all", "--max-unavailable", "1", "--yes"),
             ExitCode.USAGE,
