@@ -12,7 +12,7 @@ import pytest
 from toolkit.errors import Unparsable, UsageError
 from toolkit.evidence import Evidence, State
 from toolkit.facts.kinds import BY_NAME, KINDS, commanded, named, parted, recognise
-from toolkit.facts.rdma.limits_said import parse_limits
+from toolkit.facts.rdma.registration import parse_limits
 from toolkit.facts.text.pasted_logs import evidence_of, frames_of, said
 
 EVIDENCE = Path(__file__).parents[2] / "docs/evidence.md"
