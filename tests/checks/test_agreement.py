@@ -181,6 +181,9 @@ def test_the_p_key_that_a_setting_names_is_the_one_that_counts() -> None:
     assert first.status is Status.PASS
     [one] = judged(others(same, {"rdma-gids": pkeys("0x8001")}))["between.pkey"].differing
     assert (one.value, one.norm) == ("none at index 1", "0xffff")
+    far = same | {"nccl-conf": "NCCL_IB_PKEY=10\n"}
+    unread = judged(dict.fromkeys(NAMES, far))["between.pkey"]
+    assert unread.status is Status.UNKNOWN, "beyond what the probe reads"
     none: Frames = {"rdma-gids": ""}
     old = judged(dict.fromkeys(NAMES, none))["between.pkey"]
     assert old.status is Status.UNKNOWN, "an older probe read none"

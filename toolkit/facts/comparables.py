@@ -18,7 +18,7 @@ from toolkit.facts.pci.config_space import Acs
 from toolkit.facts.pci.functions import PciFunction
 from toolkit.facts.pci.topology import Distance
 from toolkit.facts.rdma.devices import Port, RdmaDevice
-from toolkit.facts.rdma.roce import Gid
+from toolkit.facts.rdma.roce import PKEYS_READ, Gid
 
 NVME = 0x0108  # class and subclass
 NO_DRIVER = "not loaded"
@@ -203,7 +203,8 @@ def _pkeys(node: Node) -> Iterator[Trait]:
     for item, each in _placed(node):
         for port in each.ports:
             if port.up and port.link_layer == "InfiniBand":
-                key = node.pkeys.get((each.name, port.number, index), f"none at index {index}")
+                none_there = f"none at index {index}" if index < PKEYS_READ else None
+                key = node.pkeys.get((each.name, port.number, index), none_there)
                 yield Trait(item if port.number == 1 else f"{item} port {port.number}", key)
 
 

@@ -60,6 +60,7 @@ def parse_gids(text: str) -> tuple[Gid, ...]:
         raise Unparsable("GIDs", str(why)) from why
 
 
+PKEYS_READ = 10  # entries of a port that the probe reads
 _PKEY = re.compile(r"([^/]+)/ports/(\d{1,3})/pkeys/(\d{1,4})")
 
 
