@@ -238,7 +238,7 @@ FRAMES = {
     "pending": "pending",
     "perftest": "perftest",
     "placed": "placed",
-    "rdma-gids": "gids",
+    "rdma-gids": "gids pkeys",
     "rdma-modinfo": "rdma_files",
     "rdma-nodes": "no_uverbs rdma_nodes",
     "reboot-required": "reboot_required",

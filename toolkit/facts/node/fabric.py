@@ -27,6 +27,7 @@ from toolkit.facts.rdma.roce import (
     parse_gids,
     parse_mlnx_qos,
     parse_net_devices,
+    parse_pkeys,
 )
 from toolkit.facts.reading import Reading, given, parsed
 from toolkit.facts.services import Service, parse_services
@@ -159,6 +160,17 @@ class Fabric(Reading):
         if self._given("show-gids") and not self._given("rdma-gids"):
             return parse_show_gids(self._text("show-gids"))
         return parse_gids(self._text("rdma-gids"))
+
+    @fact
+    def pkeys(self) -> dict[tuple[str, int, int], str]:
+        """P_Keys by device, port and index: "0xffff".
+
+        :raises NoEvidence: where there is none at all: each port has one, so none was read.
+        """
+        found = parse_pkeys(self._text("rdma-gids"))
+        if not found:
+            raise NoEvidence("/sys/class/infiniband/*/ports/*/pkeys: not read")
+        return found
 
     @fact
     def services(self) -> dict[str, Service]:

@@ -154,8 +154,7 @@ def run(
 ) -> ExerciseRun:
     """Run the tests one after the other; what each end said is kept as it comes.
 
-    Before each of them the nodes are asked again who is at work: an operator takes time to
-    answer, and many tests take minutes.
+    Before each the nodes are asked again who is at work: answers and tests take minutes.
 
     :param over_jobs: nobody is asked: the operator has said that jobs are not in the way.
     :raises AtWork: a job began before the first test; one that begins later ends them.

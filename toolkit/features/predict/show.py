@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from toolkit.compat.throughput import Range
-from toolkit.features.predict.plan.jobs import JobVerdict
+from toolkit.features.predict.plan.jobs import JobState, JobVerdict
 from toolkit.features.predict.plan.quoted import Quoted
 from toolkit.features.predict.plan.totals import NodeTotal, Prediction, Return, model_size
 from toolkit.report.document import Json, picked
@@ -266,8 +266,15 @@ def quoted_json(rows: tuple[Quoted, ...]) -> list[Json]:
     return [picked(each, "figure layer say") for each in rows]
 
 
-def job_text(found: JobVerdict) -> str:
-    return "\n".join(_wrapped(clean(job_said(found)), ""))
+def job_text(found: JobVerdict | JobState) -> str:
+    if isinstance(found, JobVerdict):
+        return "\n".join(_wrapped(clean(job_said(found)), ""))
+    suspects = f"; {', '.join(found.suspects)}" if found.suspects else ""
+    return "\n".join(_wrapped(clean(f"job {found.job}: {found.why}{suspects}"), ""))
+
+
+def state_json(found: JobState) -> dict[str, Json]:
+    return {**picked(found, "job status why"), "suspects": list(found.suspects)}
 
 
 def job_said(found: JobVerdict) -> str:

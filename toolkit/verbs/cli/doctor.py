@@ -67,8 +67,7 @@ def doctor(said: Said) -> ExitCode:
       invoke doctor --hosts @train --inventory hosts.ini --json > report.json
       invoke doctor --hosts gpu[001-128] --only rdma,peermem.loaded --skip rdma.gid
       invoke doctor --from evidence/ --profile dmabuf
-      invoke doctor ticket-4711.tar.gz
-      invoke doctor topo.txt dmesg.log.xz case-17.zip
+      invoke doctor topo.txt dmesg.log.xz ticket-4711.tar.gz
       nvidia-smi topo -m | invoke doctor -
       invoke doctor --from topo=topo.txt,dmesg=dmesg.txt
       invoke doctor --hosts gpu[001-002] --nccl-log job.log
@@ -83,19 +82,16 @@ def doctor(said: Said) -> ExitCode:
     """
     _refuse_part(said)
     session = Session.begin("doctor", said)
-    wants = session.wants()
+    wants, aside = session.wants(), list[Foreign]()
     if said.text("kernel") or said.flag("next_boot"):  # another kernel than the one that runs
-        refuse_inside(said, "a kernel that does not run has no containers")
         from toolkit.verbs.cli.forecast import foretell  # noqa: PLC0415 only they pay for it
 
         return foretell(session, wants)
     with textfile(session, _metrics) as teller:
-        aside: list[Foreign] = []
         gathered = Gathered(wants)
         outcomes = _examined(session, wants, aside, gathered)
         between = gathered.verdicts()
         code = worst([session.ended(outcomes, code_of), _between_them(between)])
-        _for_the_last_line(said, outcomes)
         teller.of(outcomes, code)
     return _reported(session, outcomes, aside, code, between)
 
@@ -120,15 +116,8 @@ def _refuse_part(said: Said) -> None:
         raise UsageError(
             f"--{option} is for checks, and a forecast has none", hint=f"leave --{option} out"
         )
-
-
-def _for_the_last_line(said: Said, outcomes: list[Outcome[Judged]]) -> None:
-    from toolkit.checks.check import Impact  # noqa: PLC0415 see above
-
-    found = [each.value for each in outcomes if each.value]
-    said.sick.update(each.host for each in found if each.state == Impact.SICK)
-    said.beyond.update(each.host for each in found if not each.mendable)
-    said.texts.update(each.host for each in found if each.text)
+    if said.text("kernel") or said.flag("next_boot"):
+        refuse_inside(said, "a kernel that does not run has no containers")
 
 
 def _reported(
@@ -139,6 +128,7 @@ def _reported(
     between: Sequence[SetVerdict],
 ) -> ExitCode:
     """The report on the terminal, and in each file that was asked for."""
+    from toolkit.checks.check import Impact  # noqa: PLC0415 see above
     from toolkit.report.document import Told  # noqa: PLC0415 see above
     from toolkit.report.foreign import foreign_document  # noqa: PLC0415 see above
     from toolkit.report.text import report  # noqa: PLC0415 see above
@@ -156,6 +146,10 @@ def _reported(
         report(outcomes, session.paint, verbose=verbose, asked=asked, aside=aside, between=lines)
     )
     told = [each.map(lambda judged: Told(judged=judged)) for each in outcomes]
+    found = [each.value for each in outcomes if each.value]
+    said.sick.update(each.host for each in found if each.state == Impact.SICK)
+    said.beyond.update(each.host for each in found if not each.mendable)
+    said.texts.update(each.host for each in found if each.text)
     return session.finish(told, code, more=more)
 
 
