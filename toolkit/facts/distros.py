@@ -5,6 +5,7 @@ A family is one row here and one captured node. What a row does not say is told 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from toolkit.errors import Unsupported
@@ -31,6 +32,7 @@ class Family:
     headers: str = "the headers of {kernel}"  # package
     image: str = "the kernel {kernel}"  # package
     open_driver: str = "the open kernel modules"  # package
+    driver_source: str = ""  # command that fetches what holds the driver's source, of {version}
 
 
 FAMILIES = (
@@ -45,6 +47,7 @@ FAMILIES = (
         headers="linux-headers-{kernel}",
         image="linux-image-{kernel}",
         open_driver="nvidia-open-kernel-dkms",
+        driver_source="apt-get download 'nvidia-open-kernel-source={version}-*'",
     ),
     Family(
         "rhel",
@@ -62,6 +65,7 @@ FAMILIES = (
         headers="kernel-{flavour}devel-{version}",
         image="kernel-{flavour}{version}",
         open_driver="nvidia-open (on EL 8 and 9 the module stream nvidia-driver:{branch}-open)",
+        driver_source="dnf download kmod-nvidia-open-dkms-{version}",
     ),
     Family(
         "suse",
@@ -72,6 +76,8 @@ FAMILIES = (
         headers="kernel-default-devel of the same version",
         image="kernel-default",
         open_driver="nvidia-open",
+        driver_source="zypper source-install -D nvidia-open-driver-G06-signed (or -signed-cuda) of "
+        "{version}, which lays it below /usr/src/packages/SOURCES",
     ),
 )
 
@@ -93,6 +99,33 @@ def family_of(distro: Distro) -> Family:
         f"no build rule for {named}; known families: {known}",
         hint="a family is one row in toolkit/facts/distros.py and one captured node",
     )
+
+
+# Where Ubuntu's linux-modules-nvidia-580-server-open-KERNEL puts it; its source has the same words.
+_UBUNTU = re.compile(r"/kernel/nvidia-(\d+[a-z-]*)/")
+
+
+def driver_source(distro: Distro, version: str, file: str, arch: str) -> str:
+    """How to come by the source of a driver that is installed as modules alone, and stays so.
+
+    Sources: the file lists of Ubuntu's nvidia-kernel-source-* and Debian's
+    nvidia-open-kernel-source; NVIDIA/yum-packaging-dkms-nvidia, %files; openSUSE,
+    nvidia-open-driver-G06-signed.spec; the vendor's installer, --extract-only.
+
+    :param file: the installed nvidia.ko.
+    """
+    rest = f"sh NVIDIA-Linux-{arch}-{version}.run --extract-only --target /usr/src/nvidia-{version}"
+    if found := _UBUNTU.search(file):
+        package = f"nvidia-kernel-source-{found[1]}={version}-*"
+        return f"apt-get install '{package}' adds the source alone; or: {rest}"
+    rows = (each for each in FAMILIES for name in (distro.id, *distro.like) if name in each.ids)
+    if row := next((each.driver_source for each in rows), ""):
+        fetch = row.format(version=version)
+        return (
+            f"{fetch}, then give build that file: --sources FILE; do not install it, the driver"
+            f" stays as it is; or: {rest}"
+        )
+    return rest
 
 
 # What an artefact may ask of a family: the rows above answer, so that a new one need not be named.

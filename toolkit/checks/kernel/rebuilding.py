@@ -173,7 +173,7 @@ def _another_owner(node: Node, want: Want) -> str:
     if not any(each.judge(node, want).status is Status.FAIL for each in (file, stub)):
         return "nvidia-peermem comes as it was built, not by DKMS"
     version = str(node.driver.version) if node.driver else ""
-    if any(each.version == version for each in node.dkms_packages):
+    if version in node.driver_sources:
         return ""
     return "DKMS builds no nvidia-peermem; see peermem.file"
 

@@ -17,7 +17,13 @@ from toolkit.facts.gpu.driver import (
     parse_params,
     parse_unsupported,
 )
-from toolkit.facts.modules.dkms import DkmsBuild, DkmsPackage, parse_dkms_confs, parse_dkms_status
+from toolkit.facts.modules.dkms import (
+    DkmsBuild,
+    DkmsPackage,
+    parse_dkms_confs,
+    parse_dkms_status,
+    parse_driver_sources,
+)
 from toolkit.facts.modules.kernel_modules import parse_modinfo, parse_modinfo_files
 from toolkit.facts.node.fabric import Fabric
 from toolkit.facts.rdma.devices import Ofed, OfedFlavour
@@ -114,6 +120,12 @@ class Stack(Fabric):
     @fact
     def dkms_packages(self) -> tuple[DkmsPackage, ...]:
         return parse_dkms_confs(self._text("dkms-confs"))
+
+    @fact
+    def driver_sources(self) -> frozenset[str]:
+        """Releases of the driver whose source lies below /usr/src, for DKMS or by itself."""
+        packages = [each.version for each in self.dkms_packages if each.name != "nvidia-peermem"]
+        return frozenset((*packages, *parse_driver_sources(self._text("dkms-confs")).values()))
 
     @fact
     def driver_dkms(self) -> str:

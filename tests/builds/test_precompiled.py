@@ -1,0 +1,78 @@
+"""A driver that came as modules, with no source and no DKMS: nvidia-peermem built for it alone."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.builds import verb
+from tests.builds.engine import build_all, graph_of
+from tests.builds.layers import stack
+from tests.builds.sandbox import Sandbox
+from toolkit.built.plan.model import Part
+from toolkit.facts.modules.build_env import REGISTER
+from toolkit.facts.modules.module_file import SHARED, read_image
+
+pytestmark = pytest.mark.builds
+
+VERSION = "535.261.03"
+SOURCE = f"usr/src/nvidia-current-open-{VERSION}"
+UBUNTU = "kernel/nvidia-535-server-open"  # where linux-modules-nvidia-535-server-open-KERNEL has it
+
+
+@pytest.fixture(scope="module")
+def by_dkms() -> Iterator[Sandbox]:
+    with stack("bookworm") as made:
+        yield made
+
+
+@pytest.fixture
+def node(by_dkms: Sandbox) -> Iterator[Sandbox]:
+    """The same nvidia.ko where Ubuntu's packages have it; nothing that DKMS or make left of it."""
+    with by_dkms.branch() as box:
+        box.shell(
+            'rm -rf /var/lib/dkms/nvidia* "/$S" && cd "/lib/modules/$K" && mkdir -p "$U"'
+            ' && mv updates/dkms/nvidia-current-open.ko "$U/nvidia.ko" && depmod -a "$K"',
+            K=box.kernel("6.1."), S=SOURCE, U=UBUNTU,
+        )  # fmt: skip
+        assert not box.shell("find / -xdev -name Module.symvers -path '*nvidia*'").out
+        yield box
+
+
+def versions(data: bytes) -> Mapping[str, int]:
+    """Of what it imports from the driver and from OFED."""
+    image = read_image("nvidia-peermem.ko", data)
+    return {name: crc for name, crc in image.versions.items() if SHARED.fullmatch(name)}
+
+
+def test_symbol_versions_read_from_the_module_are_those_of_a_build_beside_it(
+    by_dkms: Sandbox, node: Sandbox, tmp_path: Path
+) -> None:
+    """Its source is given as the vendor's tarball; then it lies where Ubuntu's package has it."""
+    lacking = verb.build(tmp_path, node)
+    [stop] = lacking.told["blocked"]
+    assert lacking.code == 6
+    assert "nvidia-kernel-source-535-server-open=535.261.03-*" in stop["hint"], stop
+
+    home = f"open-gpu-kernel-modules-{VERSION}"
+    shutil.copytree(by_dkms.path(SOURCE), tmp_path / home / "kernel-open", symlinks=True)
+    (tmp_path / home / "kernel-open/dkms.conf").unlink()
+    subprocess.run(["tar", "-C", tmp_path, "-cJf", tmp_path / "given.tar.xz", home], check=True)
+    done = verb.build(tmp_path, node, "--sources", str(tmp_path / "given.tar.xz"))
+    assert done.code == 0, done.err
+    assert done.states == {"ofed": "given", "driver": "given", "peermem": "built"}
+    made = (verb.entry(tmp_path, done) / "nvidia-peermem.ko").read_bytes()
+
+    ground, graph = graph_of(by_dkms, node.kernel("6.1."), Part.DRIVER, Part.PEERMEM)
+    file = build_all(by_dkms, ground, graph)[Part.PEERMEM].file("nvidia-peermem.ko")
+    assert file is not None
+    assert {"nvidia_p2p_get_pages", REGISTER} < versions(made).keys()
+    assert versions(made) == versions(file.data)
+
+    shutil.copytree(tmp_path / home / "kernel-open", node.path(f"usr/src/nvidia-{VERSION}"))
+    again = verb.build(tmp_path, node)
+    assert again.states["peermem"] == "in the cache", again.told
