@@ -14,6 +14,7 @@ from toolkit.features.builds.plan.outcome import Need
 from toolkit.features.builds.run.places import BuildPlace
 from toolkit.features.builds.run.run import graphs_for, needs_of_node, shared
 
+INBOX: dict[str, Override] = {"dkms-status": ABSENT, "ofed-info": ABSENT, "rdma-modinfo": ABSENT}
 SECOND = "5.15.0-173-generic"
 
 
@@ -21,11 +22,7 @@ SECOND = "5.15.0-173-generic"
     ("changes", "need"),
     [
         pytest.param({}, ("580.126.16", "25.10.OFED.25.10.1.7.1.1"), id="by-dkms"),
-        pytest.param(
-            {"dkms-status": ABSENT, "ofed-info": ABSENT, "rdma-modinfo": ABSENT},
-            ("580.126.16", "inbox"),
-            id="no-ofed",
-        ),
+        pytest.param(INBOX, ("580.126.16", "inbox"), id="no-ofed"),
         pytest.param(
             {"dkms-status": "nvidia/580.126.20: added\n"},
             ("580.126.20", "25.10-1.7.1"),
@@ -34,10 +31,19 @@ SECOND = "5.15.0-173-generic"
     ],
 )  # fmt: skip
 def test_a_node_says_what_it_needs(changes: dict[str, Override], need: tuple[str, str]) -> None:
-    (found,) = needs_of_node("gpu001", node(changes)).needs
+    (found,) = needs_of_node("gpu001", node(changes), insist=True).needs
     assert (found.driver, found.ofed) == need
     assert found.kernels == ("5.15.0-170-generic",)
     assert found.nodes == ("gpu001",)
+
+
+def test_where_dma_buf_is_the_path_nothing_is_built_and_that_is_said() -> None:
+    found = needs_of_node("gpu001", node(INBOX))
+    assert found.needs == ()
+    assert found.remark == (
+        "gpu001: its path is dma-buf, by the open driver and the kernel's own RDMA modules: "
+        "nothing is built for it (--part peermem insists)"
+    )
 
 
 def test_a_node_needs_the_kernel_that_it_boots_next_too() -> None:

@@ -188,7 +188,8 @@ def _request(session: Session, ways: Access) -> BuildRequest:
     if not any(said.text(each) for each in named):
         return BuildRequest((Need(kernels, driver, ofed),))
     with open_fleet(ways) as fleet:
-        outcomes = needs_of(fleet, session.folder, kernels)
+        insist = bool(ofed or said.text("part"))
+        outcomes = needs_of(fleet, session.folder, kernels, insist=insist)
     for outcome in outcomes:
         if outcome.value and outcome.value.remark:
             session.remark(f"note: {outcome.value.remark}")

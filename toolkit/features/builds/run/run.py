@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from toolkit.built.io.store import Store
 from toolkit.built.plan.gate import GateVerdict, judge_modules
 from toolkit.built.plan.model import Built, Part
+from toolkit.checks.consumers.taken import taken
 from toolkit.errors import ExitCode, NoEvidence, Outcome, Unparsable, Unsupported
 from toolkit.evidence import Evidence
 from toolkit.facts.modules.build_env import Ground
@@ -29,6 +30,7 @@ from toolkit.rollout.runs import RunFolder
 from toolkit.ssh.transport import Transport
 from toolkit.verbs.access import Fleet
 from toolkit.verbs.each import on_each
+from toolkit.want import PeerPath, Want
 
 INBOX = "inbox"  # as a version of OFED: none is installed
 
@@ -42,23 +44,26 @@ class NodeNeeds:
 
 
 def needs_of(
-    fleet: Fleet, folder: RunFolder, kernels: Sequence[str] = ()
+    fleet: Fleet, folder: RunFolder, kernels: Sequence[str] = (), *, insist: bool = False
 ) -> list[Outcome[NodeNeeds]]:
     """Ask every node once.
 
     :param kernels: in place of those that the nodes run and boot next.
+    :param insist: build for nodes that need none of it, too.
     """
 
     def work(host: Host, transport: Transport) -> NodeNeeds:
         evidence = collect(transport)
         folder.keep_evidence(host.name, evidence)
-        return needs_of_node(host.name, evidence, kernels)
+        return needs_of_node(host.name, evidence, kernels, insist=insist)
 
     return on_each(fleet, "reading", work)
 
 
-def needs_of_node(host: str, evidence: Evidence, kernels: Sequence[str] = ()) -> NodeNeeds:
-    """What one node needs, from its evidence.
+def needs_of_node(
+    host: str, evidence: Evidence, kernels: Sequence[str] = (), *, insist: bool = False
+) -> NodeNeeds:
+    """What one node needs, from its evidence; nothing where the kernel's own RDMA does dma-buf.
 
     :raises NoEvidence: its driver or its kernel is not known.
     """
@@ -69,6 +74,10 @@ def needs_of_node(host: str, evidence: Evidence, kernels: Sequence[str] = ()) ->
             f"{host}: no NVIDIA driver is loaded, and DKMS has none: nothing tells its version",
             hint="say what to build: --driver VERSION --kernel RELEASE, without --hosts",
         )
+    path = taken(node, replace(Want(), path=None)).path
+    if not insist and node.ofed.flavour is OfedFlavour.INBOX and path is PeerPath.DMABUF:
+        why = "its path is dma-buf, by the open driver and the kernel's own RDMA modules"
+        return NodeNeeds((), f"{host}: {why}: nothing is built for it (--part peermem insists)")
     wanted, remark = (tuple(kernels), "") if kernels else _kernels(host, node)
     ofed = _ofed(node)
     arch = node.arch
