@@ -81,6 +81,14 @@ FAMILIES = (
     ),
 )
 
+# Systems whose modules come with an image alone, and the way that their vendors have for it.
+_IMAGES = {
+    "talos": "system extensions nvidia-open-gpu-kernel-modules and nvidia-container-toolkit in the"
+    " image (Image Factory), modules in machine.kernel.modules of its configuration",
+    "bottlerocket": "an image of a variant that ends in -nvidia brings the driver; another needs a"
+    " variant of your own",
+    "flatcar": "the official NVIDIA sysext, or nvidia.service; OFED by the network operator",
+}
 UNKNOWN = Family("", frozenset(), (), "", ())  # for hints to nodes without a row
 
 
@@ -95,6 +103,11 @@ def family_of(distro: Distro) -> Family:
                 return family
     known = ", ".join(family.name for family in FAMILIES)
     named = f'"{distro.id}" {distro.version}'.rstrip()  # rolling releases have no version
+    if distro.id in _IMAGES:
+        raise Unsupported(
+            f"{named} takes modules with its image alone: nothing is planned for it",
+            hint=_IMAGES[distro.id],
+        )
     raise Unsupported(
         f"no build rule for {named}; known families: {known}",
         hint="a family is one row in toolkit/facts/distros.py and one captured node",
