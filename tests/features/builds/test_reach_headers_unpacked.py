@@ -334,7 +334,8 @@ def driver(at: Path, release: str = "580.142") -> Path:
     (at / "nvidia-peermem").mkdir(parents=True)
     (at / "nvidia-peermem/nvidia-peermem.c").touch()
     (at / "Kbuild").write_text(f'ccflags-y += -DNV_VERSION_STRING=\\"{release}\\"\n')
-    (at / "nv-kernel.o_binary").touch()
+    for name in ("nv-kernel.o_binary", "dkms.conf"):
+        (at / name).touch()
     return at
 
 

@@ -195,7 +195,13 @@ def _request(session: Session, ways: Access) -> BuildRequest:
             session.remark(f"note: {outcome.value.remark}")
     needs = shared(each.value for each in outcomes if each.value)
     needs = tuple(
-        replace(each, driver=driver or each.driver, ofed=ofed or each.ofed) for each in needs
+        replace(
+            each,
+            driver=driver or each.driver,
+            ofed=ofed or each.ofed,
+            exports=each.exports if driver in {"", each.driver} else (),
+        )
+        for each in needs
     )
     return BuildRequest(needs, tuple(unread(outcomes)))
 

@@ -176,7 +176,8 @@ def _add_source(given: Path, layer: Path, part: Path) -> None:
         folder,
         layer / f"usr/src/nvidia-{release}",
         symlinks=True,
-        ignore=shutil.ignore_patterns("*.o_binary"),  # the core: 100 MB that are not compiled
+        # Without the core of 100 MB, which is not compiled: no package for DKMS then.
+        ignore=shutil.ignore_patterns("*.o_binary", "dkms.conf"),
     )
     shutil.rmtree(part, ignore_errors=True)
 

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from toolkit.built.plan.model import Inputs, Part
-from toolkit.facts.modules.build_env import Ground, GroundKernel
+from toolkit.facts.modules.build_env import Ground, GroundKernel, Provider
 from toolkit.facts.versions import Version
 from toolkit.features.builds.plan.obstacles import BuildObstacle, kernel_obstacle, part_obstacle
 from toolkit.features.builds.plan.wanted import (
+    P2P,
     ChosenPart,
     choose,
     given_exports,
@@ -78,6 +79,7 @@ def make_graph(
     ofed: str = "",
     flags: str = "",
     recipe: str = "",
+    given: Provider | None = None,
 ) -> BuildGraph:
     """The steps for these kernels.
 
@@ -88,6 +90,7 @@ def make_graph(
     :param ofed: version of OFED; likewise. "inbox" for none of it.
     :param flags: NAME=value words for the make line.
     :param recipe: hash of what of the toolkit takes part.
+    :param given: the driver of the nodes, in place of what the ground has installed.
     """
     steps: list[BuildStep] = []
     blocked: list[BlockedPart] = []
@@ -97,6 +100,9 @@ def make_graph(
         return BuildGraph((), (BlockedPart("any kernel", part, *_NO_KERNEL),))
     for release in releases:
         kernel = ground.kernel(release)
+        if kernel is not None and given is not None:
+            own = (each for each in kernel.providers if P2P not in each.crcs)
+            kernel = replace(kernel, providers=(*own, given))
         chosen = choose(ground, kernel, parts, driver=driver, ofed=ofed)
         stop = kernel_obstacle(ground, kernel, release)
         if stop is not None or kernel is None:
