@@ -16,6 +16,7 @@ from tests.builds.sandbox import Sandbox
 from toolkit.built.plan.model import Part
 from toolkit.facts.modules.build_env import REGISTER
 from toolkit.facts.modules.module_file import SHARED, read_image
+from toolkit.plan.templates import render_text
 
 pytestmark = pytest.mark.builds
 
@@ -76,3 +77,24 @@ def test_symbol_versions_read_from_the_module_are_those_of_a_build_beside_it(
     shutil.copytree(tmp_path / home / "kernel-open", node.path(f"usr/src/nvidia-{VERSION}"))
     again = verb.build(tmp_path, node)
     assert again.states["peermem"] == "in the cache", again.told
+
+
+def test_depmod_takes_the_delivered_one_before_the_drivers_in_the_same_place(node: Sandbox) -> None:
+    """SUSE's drivers bring theirs into updates, as ours is below it."""
+    kernel = node.kernel("6.1.")
+    node.shell(
+        'cd "/lib/modules/$K" && rm -rf kernel/drivers && mkdir -p updates/gdr-toolkit'
+        ' && cp "$U/nvidia.ko" updates/nvidia-peermem.ko'
+        ' && cp "$U/nvidia.ko" updates/gdr-toolkit/nvidia-peermem.ko',
+        K=kernel, U=UBUNTU,
+    )  # fmt: skip
+    values = {"file": "nvidia-", "folder": "updates/gdr-toolkit"}
+    text = render_text("depmod/peermem.conf.j2", values)
+    node.write("/etc/depmod.d/gdr-toolkit-peermem.conf", text)
+    node.run("depmod", "-a", kernel)
+    taken = node.run("modinfo", "-k", kernel, "-n", "nvidia-peermem").out.strip()
+    assert "/updates/gdr-toolkit/" in taken
+    node.write("/etc/depmod.d/gdr-toolkit-peermem.conf", text.replace("/gdr-toolkit", ""))
+    node.run("depmod", "-a", kernel)  # the line decides, and not the order of a folder
+    taken = node.run("modinfo", "-k", kernel, "-n", "nvidia-peermem").out.strip()
+    assert taken.endswith("/updates/nvidia-peermem.ko")
