@@ -15,7 +15,7 @@ from tests.features.builds.graphs import INSTALLED, graph_of
 from toolkit.built.plan.model import Inputs, Part
 from toolkit.compat.reader import Compat, Confidence, shipped
 from toolkit.errors import ExitCode
-from toolkit.facts.distro import Distro
+from toolkit.facts.distros import Distro
 from toolkit.facts.modules.build_env import Ground, GroundKernel, Source
 from toolkit.facts.modules.ofed import OfedFolders
 from toolkit.features.builds.plan.graph import BlockedPart, BuildGraph, BuildStep

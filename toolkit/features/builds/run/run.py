@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from toolkit.built.io.store import Store
 from toolkit.built.plan.gate import GateVerdict, judge_modules
 from toolkit.built.plan.model import Built, Part
-from toolkit.checks.consumers.taken import taken
+from toolkit.checks.consumers.chosen import taken
 from toolkit.checks.modules.fixes import files_of
 from toolkit.errors import ExitCode, NoEvidence, Outcome, Unparsable, Unsupported, read_or
 from toolkit.evidence import Evidence
