@@ -167,7 +167,8 @@ def driver_source(distro: Distro, version: str, file: str, arch: str) -> str:
     """
     rest = f"sh NVIDIA-Linux-{arch}-{version}.run --extract-only --target /usr/src/nvidia-{version}"
     if found := _UBUNTU.search(file):
-        package = f"nvidia-kernel-source-{found[1]}={version}-*"
+        words = re.sub(r"^\d+", version.partition(".")[0], found[1])
+        package = f"nvidia-kernel-source-{words}={version}-*"
         return f"apt-get install '{package}' adds the source alone; or: {rest}"
     rows = (each for each in FAMILIES for name in (distro.id, *distro.like) if name in each.ids)
     if row := next((each.driver_source for each in rows), ""):
@@ -177,6 +178,19 @@ def driver_source(distro: Distro, version: str, file: str, arch: str) -> str:
             f" stays as it is; or: {rest}"
         )
     return rest
+
+
+def driver_modules(version: str, file: str, kernel: str) -> str:
+    """The package with a driver's modules for a kernel; "" where the installed file tells of none.
+
+    Sources: Ubuntu's linux-modules-nvidia-*; NVIDIA/yum-packaging-precompiled-kmod.
+    """
+    if found := _UBUNTU.search(file):
+        words = re.sub(r"^\d+", version.partition(".")[0], found[1])
+        return f"linux-modules-nvidia-{words}-{kernel}"
+    if "/extra/drivers/video/nvidia/" in file:
+        return f"kmod-nvidia-{version}-{re.split('[.]el[0-9]', kernel)[0]}"
+    return ""
 
 
 # What an artefact may ask of a family: the rows above answer, so that a new one need not be named.

@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 
 from tests import invoked
-from tests.evidence.build import node
+from tests.evidence.build import KERNEL, modinfo, node
 from toolkit.checks.all import ALL
 from toolkit.checks.consumers.chosen import taken
 from toolkit.checks.judged import judge_node
@@ -263,3 +263,30 @@ def test_what_is_no_version_is_refused_before_anything_is_read(
     done = invoked.gdr("rehearse", "--from", str(tmp_path), *words, state=tmp_path / "state")
     assert done.returncode == ExitCode.USAGE
     assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("folder", "named"),
+    [
+        pytest.param(
+            "kernel/nvidia-580-server-open",
+            f"linux-modules-nvidia-595-server-open-{UBUNTU}: the driver came as modules",
+            id="ubuntu",
+        ),
+        pytest.param(
+            "extra/drivers/video/nvidia", "kmod-nvidia-595.58-6.8.0-90-generic: the", id="rhel"
+        ),
+    ],
+)
+def test_a_driver_that_came_as_modules_is_installed_and_not_compiled(
+    folder: str, named: str
+) -> None:
+    file = modinfo(f"/lib/modules/{KERNEL}/{folder}/nvidia.ko", depends="")
+    frames = {"dkms-status": "", "dkms-confs": "", "nvidia-modinfo": file}
+    found = rehearse(Upgrade(driver="595.58", kernel=UBUNTU), **frames)
+    assert "driver" not in {each.part for each in found.parts}
+    assert "nvidia-peermem" in {each.part for each in found.parts}
+    assert any(each.startswith(named) for each in found.packages), found.packages
+    assert any("the source of nvidia-peermem: " in each for each in found.packages)
+    by_dkms = rehearse(Upgrade(driver="595.58", kernel=UBUNTU))
+    assert "driver" in {each.part for each in by_dkms.parts}

@@ -19,6 +19,7 @@ from toolkit.checks.modules.fixes import (
 from toolkit.compat.reader import Compat, Confidence
 from toolkit.errors import ExitCode, NoEvidence, Unparsable, read_or
 from toolkit.evidence import Evidence
+from toolkit.facts.distros import driver_modules, driver_source
 from toolkit.facts.gpu.driver import Flavor
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.devices import OfedFlavour
@@ -159,7 +160,8 @@ def _there(node: Node, upgrade: Upgrade) -> Iterator[tuple[str, str]]:
     driver = upgrade.driver or (str(node.driver.version) if node.driver else "")
     if node.driver is None:
         return
-    yield "driver", driver
+    if not _modules(node, upgrade):
+        yield "driver", driver
     if read_or(lambda: node.peermem_files, ()):
         yield "nvidia-peermem", driver
     beside = read_or(lambda: node.companion_modules, {})
@@ -235,6 +237,24 @@ def _packages(node: Node, upgrade: Upgrade) -> Iterator[str]:
     known = read_or(lambda: {each.release for each in node.kernels}, set())
     if upgrade.kernel and upgrade.kernel not in known:
         yield image_package(node, upgrade.kernel)
+    if (modules := _modules(node, upgrade)) and (upgrade.kernel or upgrade.driver):
+        yield f"{modules}: the driver came as modules, and nobody compiles it"
+        if read_or(lambda: node.peermem_files, ()) and upgrade.driver:
+            way = driver_source(node.distro, upgrade.driver, _driver_file(node), node.arch)
+            yield f"the source of nvidia-peermem: {way}"
+
+
+def _modules(node: Node, upgrade: Upgrade) -> str:
+    """The package that would bring the driver; "" where it is compiled."""
+    if node.driver is None or read_or(lambda: node.driver_dkms, ""):
+        return ""
+    version = upgrade.driver or str(node.driver.version)
+    return driver_modules(version, _driver_file(node), upgrade.kernel or node.kernel)
+
+
+def _driver_file(node: Node) -> str:
+    file = read_or(lambda: node.driver_file, None)
+    return file.filename if file else ""
 
 
 def _restarts(node: Node, upgrade: Upgrade) -> Iterator[str]:
