@@ -12,6 +12,7 @@ import pytest
 from tests.builds import verb
 from tests.builds.engine import build_all, graph_of
 from tests.builds.layers import stack
+from tests.builds.nodeside import OFED, exports, module, place_package
 from tests.builds.sandbox import Sandbox
 from toolkit.built.plan.model import Part
 from toolkit.facts.modules.build_env import REGISTER
@@ -77,6 +78,25 @@ def test_symbol_versions_read_from_the_module_are_those_of_a_build_beside_it(
     shutil.copytree(tmp_path / home / "kernel-open", node.path(f"usr/src/nvidia-{VERSION}"))
     again = verb.build(tmp_path, node)
     assert again.states["peermem"] == "in the cache", again.told
+
+
+def test_dkms_on_such_a_node_builds_it_from_the_source_alone(
+    by_dkms: Sandbox, node: Sandbox
+) -> None:
+    """By the recipe that provision places: it reads the versions from the module, too."""
+    kernel = node.kernel("6.1.")
+    shutil.copytree(by_dkms.path(SOURCE), node.path(f"usr/src/nvidia-{VERSION}"), symlinks=True)
+    node.path(f"usr/src/nvidia-{VERSION}/dkms.conf").unlink()
+    values = {"driver": VERSION, "version": VERSION, "driver_dkms": "", "ofed_dkms": OFED}
+    place_package(node, values=values)
+    node.run("dkms", "add", f"nvidia-peermem/{VERSION}")
+    node.run("dkms", "install", f"nvidia-peermem/{VERSION}", "-k", kernel)
+    exported = exports(node, kernel, "nvidia")
+    own = module(node, kernel, "nvidia-peermem")
+    assert "/updates/dkms/" in own.path
+    asked = {name: crc for name, crc in own.crcs.items() if name.startswith("nvidia_p2p_")}
+    assert asked.items() <= exported.items()
+    assert asked
 
 
 def test_depmod_takes_the_delivered_one_before_the_drivers_in_the_same_place(node: Sandbox) -> None:
