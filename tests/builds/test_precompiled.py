@@ -12,7 +12,7 @@ import pytest
 from tests.builds import verb
 from tests.builds.engine import build_all, graph_of
 from tests.builds.layers import stack
-from tests.builds.nodeside import OFED, exports, module, place_package
+from tests.builds.nodeside import OFED, exports, module, place_package, place_program, rebuild
 from tests.builds.sandbox import Sandbox
 from toolkit.built.plan.model import Part
 from toolkit.facts.modules.build_env import REGISTER
@@ -80,23 +80,26 @@ def test_symbol_versions_read_from_the_module_are_those_of_a_build_beside_it(
     assert again.states["peermem"] == "in the cache", again.told
 
 
-def test_dkms_on_such_a_node_builds_it_from_the_source_alone(
+def test_such_a_node_rebuilds_once_the_source_alone_is_there(
     by_dkms: Sandbox, node: Sandbox
 ) -> None:
     """By the recipe that provision places: it reads the versions from the module, too."""
     kernel = node.kernel("6.1.")
-    shutil.copytree(by_dkms.path(SOURCE), node.path(f"usr/src/nvidia-{VERSION}"), symlinks=True)
-    node.path(f"usr/src/nvidia-{VERSION}/dkms.conf").unlink()
     values = {"driver": VERSION, "version": VERSION, "driver_dkms": "", "ofed_dkms": OFED}
     place_package(node, values=values)
+    place_program(node)
     node.run("dkms", "add", f"nvidia-peermem/{VERSION}")
-    node.run("dkms", "install", f"nvidia-peermem/{VERSION}", "-k", kernel)
+    assert f"no source of driver {VERSION} below /usr/src" in rebuild(node, "--hook")[1][0]
+    assert "failed before, and nothing has changed since" in rebuild(node, "--hook")[1][0]
+    shutil.copytree(by_dkms.path(SOURCE), node.path(f"usr/src/nvidia-{VERSION}"), symlinks=True)
+    node.path(f"usr/src/nvidia-{VERSION}/dkms.conf").unlink()
+    assert "rebuilt and installed" in rebuild(node, "--hook")[1][0]
     exported = exports(node, kernel, "nvidia")
     own = module(node, kernel, "nvidia-peermem")
     assert "/updates/dkms/" in own.path
     asked = {name: crc for name, crc in own.crcs.items() if name.startswith("nvidia_p2p_")}
-    assert asked.items() <= exported.items()
     assert asked
+    assert asked.items() <= exported.items()
 
 
 def test_depmod_takes_the_delivered_one_before_the_drivers_in_the_same_place(node: Sandbox) -> None:
