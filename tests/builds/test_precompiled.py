@@ -11,6 +11,7 @@ import pytest
 
 from tests.builds import verb
 from tests.builds.engine import build_all, graph_of
+from tests.builds.guest import boot
 from tests.builds.layers import stack
 from tests.builds.nodeside import OFED, exports, module, place_package, place_program, rebuild
 from tests.builds.sandbox import Sandbox
@@ -52,7 +53,7 @@ def versions(data: bytes) -> Mapping[str, int]:
 
 
 def test_symbol_versions_read_from_the_module_are_those_of_a_build_beside_it(
-    by_dkms: Sandbox, node: Sandbox, tmp_path: Path
+    by_dkms: Sandbox, node: Sandbox, small: Sandbox, tmp_path: Path
 ) -> None:
     """Its source is given as the vendor's tarball; then it lies where Ubuntu's package has it."""
     lacking = verb.build(tmp_path, node)
@@ -77,7 +78,24 @@ def test_symbol_versions_read_from_the_module_are_those_of_a_build_beside_it(
 
     shutil.copytree(tmp_path / home / "kernel-open", node.path(f"usr/src/nvidia-{VERSION}"))
     again = verb.build(tmp_path, node)
-    assert again.states["peermem"] == "in the cache", again.told
+    assert again.states["peermem"] == "cached", again.told
+    kernel = node.kernel("6.1.")
+    node.write(f"/lib/modules/{kernel}/updates/gdr-toolkit/nvidia-peermem.ko", made)
+    assert loaded(node, small, kernel) == {"nvidia_peermem", "nvidia", "ib_uverbs", "ib_core"}
+
+
+def loaded(node: Sandbox, small: Sandbox, kernel: str) -> set[str]:
+    """What a guest that boots with the node's modules has once nvidia-peermem was asked for."""
+    home = f"lib/modules/{kernel}"
+    with small.branch() as box:
+        for folder in (UBUNTU, "updates/dkms", "updates/gdr-toolkit"):
+            for file in node.path(f"{home}/{folder}").glob("*.ko"):
+                box.write(f"{home}/{folder}/{file.name}", file.read_bytes())
+        box.run("depmod", kernel)
+        said = boot(box.root, kernel, "modprobe nvidia-peermem && cut -d' ' -f1 /proc/modules")
+    assert said.status == 0, said.out + said.console
+    assert "peer memory client nv_mem registered" in said.console
+    return {each for each in said.out.split() if each.startswith(("nvidia", "ib_"))}
 
 
 def test_such_a_node_rebuilds_once_the_source_alone_is_there(
