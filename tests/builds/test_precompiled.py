@@ -21,6 +21,7 @@ from toolkit.facts.modules.module_file import SHARED, read_image
 from toolkit.plan.templates import render_text
 
 pytestmark = pytest.mark.builds
+LONG = True
 
 VERSION = "535.261.03"
 SOURCE = f"usr/src/nvidia-current-open-{VERSION}"
