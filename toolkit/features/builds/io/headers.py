@@ -27,6 +27,10 @@ _PREFIX = "gdr-headers-"
 _RELEASE = re.compile(r'#define UTS_RELEASE "([A-Za-z0-9][A-Za-z0-9._+~-]{1,100})"')
 # Below these a package of headers has something; all else of it is left where it is.
 _KEPT = ("usr/src", "usr/lib")
+_WHOLE = (
+    "give the package of that kernel itself: linux-headers-KERNEL_ARCH.deb, "
+    "kernel-devel-KERNEL.rpm, and with it those that it depends on"
+)
 _DRIVER = re.compile(r'NV_VERSION_STRING=\\"([0-9.]+)\\"')  # in its Kbuild
 # overlayfs parts its options by these.
 _HARMFUL = re.compile(r"[,:\\\s]")
@@ -58,8 +62,7 @@ def unpack_headers(
             f"--root {root}: no tree whose path holds blanks, commas or colons",
             hint="give it a path of letters, digits and dashes",
         )
-    place = Path(_place(root))
-    _sweep(place)
+    _sweep(place := Path(_place(root)))
     with ExitStack() as stack:
         try:
             name = Path(stack.enter_context(TemporaryDirectory(prefix=_PREFIX, dir=place)))
@@ -74,18 +77,14 @@ def unpack_headers(
             for folder in (name, layer, *layer.glob("*")):
                 folder.chmod(0o755)  # mkdtemp's is for us alone, and a layer's root shows through
         except OSError as why:
+            option = "--headers" if given else "--sources"
             raise UsageError(
-                f"{'--headers' if given else '--sources'} cannot be laid out below {place}: "
-                f"{why.strerror or why}",
+                f"{option} cannot be laid out below {place}: {why.strerror or why}",
                 hint="is there room, and may we read what was given?",
             ) from why
         releases = tuple(sorted(_linked(layer)))
         if given and not releases:
-            raise UsageError(
-                f"no kernel headers in {', '.join(given)}",
-                hint="give the package of that kernel itself: linux-headers-KERNEL_ARCH.deb, "
-                "kernel-devel-KERNEL.rpm, and with it those that it depends on",
-            )
+            raise UsageError(f"no kernel headers in {', '.join(given)}", hint=_WHOLE)
         yield Headers(str(layer), releases, tuple(Path(each).name for each in given))
 
 

@@ -99,10 +99,7 @@ def make_graph(
         part = next(iter(parts), Part.PEERMEM)
         return BuildGraph((), (BlockedPart("any kernel", part, *_NO_KERNEL),))
     for release in releases:
-        kernel = ground.kernel(release)
-        if kernel is not None and given is not None:
-            own = (each for each in kernel.providers if P2P not in each.crcs)
-            kernel = replace(kernel, providers=(*own, given))
+        kernel = _with_driver(ground.kernel(release), given)
         chosen = choose(ground, kernel, parts, driver=driver, ofed=ofed)
         stop = kernel_obstacle(ground, kernel, release)
         if stop is not None or kernel is None:
@@ -113,6 +110,13 @@ def make_graph(
         steps += made
         blocked += refused
     return BuildGraph(tuple(steps), tuple(blocked))
+
+
+def _with_driver(kernel: GroundKernel | None, given: Provider | None) -> GroundKernel | None:
+    if kernel is None or given is None:
+        return kernel
+    own = (each for each in kernel.providers if P2P not in each.crcs)
+    return replace(kernel, providers=(*own, given))
 
 
 def _all_kernels(ground: Ground) -> list[str]:
