@@ -173,6 +173,7 @@ RUN = f"sh NVIDIA-Linux-x86_64-{DRIVER}.run --extract-only --target /usr/src/nvi
             "ID=debian\nVERSION_ID=13\n", "nvidia",
             f"apt-get download 'nvidia-open-kernel-source={DRIVER}-*', then", id="debian",
         ),
+        pytest.param(EL, "kernel/drivers/video", RUN, id="the-vendors-installer"),
     ],
 )  # fmt: skip
 def test_a_driver_without_dkms_has_the_package_of_its_source_named(

@@ -170,6 +170,8 @@ def driver_source(distro: Distro, version: str, file: str, arch: str) -> str:
         words = re.sub(r"^\d+", version.partition(".")[0], found[1])
         package = f"nvidia-kernel-source-{words}={version}-*"
         return f"apt-get install '{package}' adds the source alone; or: {rest}"
+    if "/kernel/drivers/" in file or distro.id == "ubuntu":  # by that installer
+        return rest
     rows = (each for each in FAMILIES for name in (distro.id, *distro.like) if name in each.ids)
     if row := next((each.driver_source for each in rows), ""):
         fetch = row.format(version=version)
