@@ -172,6 +172,8 @@ def test_on_suse_kernel_arguments_are_the_operators() -> None:
     plan = plan_for(TRANSLATED | {"os-release": 'ID="sles"\nVERSION_ID="15.6"\n'})
     assert plan.empty
     assert [each.artefact for each in plan.blocked] == ["boot.arguments-suse"]
+    assert "pbl --add-option iommu=pt" in plan.blocked[0].hint
+    assert "pbl --config, and reboot" in plan.blocked[0].hint
     assert "iommu=pt" in plan.blocked[0].hint
 
 
