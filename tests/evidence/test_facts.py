@@ -155,7 +155,7 @@ FRAMES = {
     "cufile": "cufile",
     "daemons": "daemons",
     "dcgm": "dcgm_gpus",
-    "dkms-confs": "dkms_packages driver_dkms peermem_dkms",
+    "dkms-confs": "dkms_packages driver_dkms driver_sources peermem_dkms",
     "dkms-failures": "build_failures",
     "dkms-fragments": "configured_certificate configured_key",
     "dkms-status": "dkms ofed_dkms",

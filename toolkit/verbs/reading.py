@@ -125,11 +125,13 @@ def read_each(
     *,
     title: str = "reading",
     earlier: bool = False,
+    more: Callable[[Transport, Evidence], Evidence] | None = None,
 ) -> list[Outcome[T]]:
     """Ask every node once, and keep its evidence in the run's folder; ``work`` has it next.
 
     :param work: is called from many threads, with the host's name.
     :param earlier: beside it what the ports counted in an earlier run.
+    :param more: asks what turns on what the node has said.
     """
     return read_meanwhile(fleet, folder, lambda: work, title=title, earlier=earlier)
 
@@ -150,10 +152,12 @@ def read_meanwhile(
 
     def one(host: Host, transport: Transport) -> T:
         evidence = read_node(fleet, host, transport)
+        if more is not None:
+            evidence = more(transport, evidence)
         folder.keep_evidence(host.name, evidence)
         work = made.result()  # only then is all imported that looks into evidence
         runs, name = folder.path.parent, host.name
-        more = earlier_ports(runs, name, evidence, but=folder.path) if earlier else ()
-        return work(name, evidence.plus(more))
+        ports = earlier_ports(runs, name, evidence, but=folder.path) if earlier else ()
+        return work(name, evidence.plus(ports))
 
     return on_each(fleet, title, one, meanwhile=lambda: made.set_result(make()))

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from toolkit.errors import NoEvidence, Unparsable, Unsupported
 from toolkit.evidence import Evidence, State
 from toolkit.facts.boot.kernel import module_name, parse_config
-from toolkit.facts.distros import parse_os_release
+from toolkit.facts.distros import Distro, parse_os_release
 from toolkit.facts.lines import blocks, named_lines
 from toolkit.facts.modules.dkms import (
     DkmsBuild,
@@ -21,6 +21,7 @@ from toolkit.facts.modules.dkms import (
     parse_dkms_confs,
     parse_dkms_status,
     parse_dkms_version,
+    parse_driver_sources,
 )
 from toolkit.facts.modules.kernel_modules import ModuleFile, parse_modinfo_files
 from toolkit.facts.modules.module_file import Exports, parse_exports
@@ -90,10 +91,10 @@ _LICENCE = re.compile(r"MODULE_LICENSE\(\s*\"([^\"]*)\"")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One DKMS package below /usr/src."""
+    """One DKMS package below /usr/src, or the driver's source that is none: it builds nothing."""
 
     folder: str  # "nvidia-current-open-535.261.03", below /usr/src
-    name: str  # DKMS name
+    name: str  # DKMS name; of what is none, what stands before the version
     version: str
     builds: tuple[str, ...]  # module names, as its dkms.conf has them
     depends: tuple[str, ...]  # DKMS names
@@ -160,7 +161,7 @@ class Ground:
     """What is there to build with."""
 
     arch: str  # as uname -m prints it
-    system: str  # as os-release has it: "Debian GNU/Linux 12 (bookworm)"
+    distro: Distro
     dkms: str  # version; "" where there is no DKMS
     tools: frozenset[str]  # commands that builds need, as far as they are there
     kernels: tuple[GroundKernel, ...]  # those that were asked for
@@ -202,7 +203,7 @@ def parse_ground(evidence: Evidence, *, tree: bool = False) -> Ground:
     folders = text("dkms-tree").split("\n")
     return Ground(
         arch=text("arch").strip(),
-        system=parse_os_release(text("os-release")).pretty,
+        distro=parse_os_release(text("os-release")),
         dkms=str(parse_dkms_version(text("dkms-version"))) if there else "",
         tools=parse_tools(text("ground-tools")),
         kernels=_kernels(evidence, peers),
@@ -290,9 +291,15 @@ def _sources(evidence: Evidence) -> tuple[Source, ...]:
         word = found[1] if found else "?"
         is_peermem = "nvidia-peermem/" in rest
         licences[folder] = (driver, word) if is_peermem else (driver or word, peermem)
+    packages = list(parse_dkms_confs(evidence.text("dkms-confs")))
+    dkms = {each.folder for each in packages}
+    for folder, version in parse_driver_sources(evidence.text("dkms-confs")).items():
+        if folder not in dkms:
+            name = folder.rpartition("-")[0] or folder
+            packages.append(DkmsPackage(folder, name, version, (), ()))
     return tuple(
         _source(each, digests[each.folder], *licences.get(each.folder, ("", "")))
-        for each in parse_dkms_confs(evidence.text("dkms-confs"))
+        for each in packages
         if each.folder in digests
     )
 

@@ -113,6 +113,7 @@ def _build(line: str, number: int) -> DkmsBuild:
 
 # KEY="value", KEY[0]='value', KEY=value; a comment may follow.
 _ASSIGNED = re.compile(r"(\w+)(?:\[\d+\])?=(\"[^\"]*\"|'[^']*'|[^\s#]*)")
+_RELEASE = re.compile(r'NV_VERSION_STRING=\\"([0-9.]+)\\"')
 
 
 def parse_dkms_confs(text: str) -> tuple[DkmsPackage, ...]:
@@ -122,6 +123,8 @@ def parse_dkms_confs(text: str) -> tuple[DkmsPackage, ...]:
     """
     folders: dict[str, dict[str, list[str]]] = {}
     for name, line in named_lines(text, "dkms.conf"):
+        if name.endswith("/Kbuild"):
+            continue
         values = folders.setdefault(name.removesuffix("/dkms.conf"), {})
         if found := _ASSIGNED.match(line):
             values.setdefault(found[1], []).append(found[2].strip("\"'"))
@@ -135,6 +138,17 @@ def parse_dkms_confs(text: str) -> tuple[DkmsPackage, ...]:
         )
         for folder, values in folders.items()
     )
+
+
+def parse_driver_sources(text: str) -> dict[str, str]:
+    """Of the same extract the driver's release by folder, as its Kbuild names it.
+
+    A distribution's package of sources, and what the vendor's installer extracts, need not be
+    DKMS packages.
+    """
+    lines = named_lines(text, "dkms.conf")
+    found = {name: _RELEASE.search(line) for name, line in lines if name.endswith("/Kbuild")}
+    return {name.partition("/")[0]: told[1] for name, told in found.items() if told}
 
 
 # What is left of a build that failed.

@@ -18,7 +18,11 @@ from toolkit.facts.gpu.driver import (
     parse_unsupported,
 )
 from toolkit.facts.gpu.kernel_trouble import Trouble, unstarted
-from toolkit.facts.modules.dkms import parse_dkms_confs, parse_dkms_status
+from toolkit.facts.modules.dkms import (
+    parse_dkms_confs,
+    parse_dkms_status,
+    parse_driver_sources,
+)
 from toolkit.facts.modules.kernel_modules import parse_modinfo, parse_modinfo_files
 from toolkit.facts.node.fabric import Fabric
 from toolkit.facts.rdma.devices import Ofed, OfedFlavour
@@ -110,6 +114,12 @@ class Stack(Fabric):
     # What DKMS knows; nothing where the node has no DKMS.
     dkms = where_there("dkms-status", parse_dkms_status, ())
     dkms_packages = parsed("dkms-confs", parse_dkms_confs)
+
+    @fact
+    def driver_sources(self) -> frozenset[str]:
+        """Releases of the driver whose source lies below /usr/src, for DKMS or by itself."""
+        packages = [each.version for each in self.dkms_packages if each.name != "nvidia-peermem"]
+        return frozenset((*packages, *parse_driver_sources(self._text("dkms-confs")).values()))
 
     @fact
     def driver_dkms(self) -> str:

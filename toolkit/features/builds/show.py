@@ -146,7 +146,7 @@ def _count(run: BuildRun) -> str:
     ]
     words += [f"{len(run.blocked)} blocked"] if run.blocked else []
     if not wanted:
-        why = "no source of a part was found" if run.works else "of no node is known what it needs"
+        why = "no source of a part was found" if run.works else "no node is known to need any"
         return f"nothing to build: {why}."
     return f"{there} of {wanted} {'is' if wanted == 1 else 'are'} there: {', '.join(words)}."
 

@@ -82,7 +82,8 @@ def doctor(said: Said) -> ExitCode:
     """
     _refuse_part(said)
     session = Session.begin("doctor", said)
-    wants, aside = session.wants(), list[Foreign]()
+    wants = session.wants()
+    aside: list[Foreign] = []
     if said.text("kernel") or said.flag("next_boot"):  # another kernel than the one that runs
         from toolkit.verbs.cli.forecast import foretell  # noqa: PLC0415 only they pay for it
 
