@@ -114,10 +114,10 @@ def named(expression: str, state_dir: Path) -> tuple[Host, ...]:
 
     :raises UsageError: when the expression names no demo node.
     """
-    return tuple(_host(state_dir, name, 0) for name in _names(expression))
+    return tuple(_host(state_dir, name, 0) for name in names_of(expression))
 
 
-def _names(expression: str) -> tuple[str, ...]:
+def names_of(expression: str) -> tuple[str, ...]:
     """:raises UsageError: when the expression names no demo node."""
     if names := fleet_names(expression):
         return names
@@ -133,7 +133,7 @@ def start(expression: str, state_dir: Path) -> DemoFleet:
     :raises UsageError: when the expression names no demo node, or none can be made.
     :raises ToolkitError: when the server does not come up.
     """
-    names = _names(expression)
+    names = names_of(expression)
     prepare(state_dir, names)
     server = subprocess.Popen(
         [sys.executable, "-m", "toolkit.demo", "serve", str(state_dir.resolve()), *names],
