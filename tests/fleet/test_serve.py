@@ -100,6 +100,23 @@ def test_its_inventory_is_one_of_ours(fleet: Path, tmp_path: Path) -> None:
     assert "1 of 2 nodes are ready" in looked.stdout
 
 
+@pytest.mark.root
+def test_as_root_a_session_sees_the_nodes_files_and_writes_nothing_of_this_machine(
+    fleet: Path,
+) -> None:
+    ssh, boot = ("ssh", "-F", str(fleet / "ssh_config"), "demo4"), "/proc/sys/kernel/random/boot_id"
+    tree = fleet / "nodes/demo4/tree"
+    host = testinfra.get_host(f"ssh://demo4?ssh_config={fleet}/ssh_config")
+    assert host.file("/proc/cmdline").content_string == (tree / "proc/cmdline").read_text()
+    assert host.file("/sys/module/mlx5_core").is_directory
+    assert not host.file("/sys/module/nvidia_peermem").exists
+    run(*ssh, "touch /etc/modprobe.d/own; ! touch /usr/own 2>/dev/null", cwd=fleet)
+    assert (tree / "etc/modprobe.d/own").exists()
+    before, ours = run(*ssh, f"cat {boot}", cwd=fleet), Path(boot).read_text()
+    run(*ssh, "/sbin/reboot", cwd=fleet)
+    assert (run(*ssh, f"cat {boot}", cwd=fleet) != before, Path(boot).read_text()) == (True, ours)
+
+
 def test_what_a_killed_one_has_left_is_ended_and_removed_by_the_next(tmp_path: Path) -> None:
     folder = tmp_path / "fleet"
     ssh = ("ssh", "-F", str(folder / "ssh_config"), "demo1")

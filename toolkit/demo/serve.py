@@ -2,7 +2,8 @@
 
 FOLDER/hosts.ini     an inventory; it comes last: where it is, all nodes answer
 FOLDER/ssh_config, known_hosts, client_key, groups.conf (ClusterShell's)
-FOLDER/sshd/NAME     what sshd runs in place of any command: that command, on the node
+FOLDER/sshd/NAME     what sshd runs in place of any command: that command, on the node; as root in
+                     a mount namespace, where NAME.view tells what of the node lies in which place
 
 Whoever is killed leaves all that there: the next one to serve the folder ends and removes it.
 """
@@ -25,7 +26,7 @@ from pathlib import Path
 
 from toolkit.demo.create import SYSTEM_PATH, environment
 from toolkit.demo.fleet import known_hosts_file, names_of, prepare, public_file
-from toolkit.errors import ToolkitError, UsageError
+from toolkit.errors import ToolkitError, Unsupported, UsageError
 from toolkit.safe_file import FileLock, hold
 
 _OURS = ("hosts.ini", "ssh_config", "groups.conf", "known_hosts", "client_key", "client_key.pub")
@@ -55,11 +56,33 @@ MaxSessions 100
 """
 _ENTER = """\
 #!/bin/sh
+if [ -z "${{GDR_NODE:-}}" ]; then
 {exports}
+{view}fi
 cd "$HOME" || exit
 if [ -n "${{SSH_ORIGINAL_COMMAND:-}}" ]; then exec /bin/sh -c "$SSH_ORIGINAL_COMMAND"; fi
 PS1='{name}# ' exec /bin/sh
 """
+# As root, whose mistakes would be this machine's: the node's files in their places, all else kept.
+_VIEW = """\
+exec unshare --mount --propagation private /bin/sh -c '
+mount --all --fstab "$1.view" && for at in {kept}; do
+    mount -o remount,bind,ro "$at" 2>/dev/null || test ! -d "$at" || exit
+done
+exec "$1"' sh {enter}
+"""
+_PLACES = (
+    *("sys", "boot", "lib/modules", "usr/src", "tmp", "var/tmp", "var/log", "var/lib/dkms"),
+    *(f"proc/{each}" for each in ("cmdline", "cpuinfo", "modules", "version", "driver", "iomem")),
+    *(f"proc/sys/kernel/{each}" for each in ("hostname", "osrelease", "random/boot_id")),
+)
+_SYSTEMS = (  # its commands by which a machine would be changed, wherever a program looks for them
+    *("reboot", "shutdown", "systemctl", "modprobe", "rmmod", "depmod", "dkms", "sysctl"),
+    *("update-grub", "update-initramfs", "dracut", "grubby"),
+)
+_AS_NAMED = "as-named"
+_COMMAND = '#!/bin/sh\nexec "$GDR_BIN/${0##*/}" "$@"\n'
+_DISKS = frozenset({"ext4", "xfs", "btrfs", "overlay", "zfs", "f2fs", "ext3", "nfs", "nfs4"})
 _INVENTORY = """\
 [demo]
 {hosts}
@@ -67,6 +90,7 @@ _INVENTORY = """\
 ansible_host=127.0.0.1
 ansible_user={user}
 ansible_python_interpreter={python}
+ansible_remote_tmp=$HOME/.ansible/tmp
 ansible_ssh_private_key_file={folder}/client_key
 ansible_ssh_common_args=-F {folder}/ssh_config -o IdentitiesOnly=yes \
 -o UserKnownHostsFile={folder}/known_hosts -o GlobalKnownHostsFile=/dev/null
@@ -96,7 +120,8 @@ def served(expression: str, folder: Path) -> Iterator[dict[str, int]]:
     """Serve the nodes that ``expression`` names from ``folder``; yields the port of each.
 
     :raises UsageError: they are no demo nodes, or the folder cannot be had.
-    :raises ToolkitError: there is no sshd, or it does not start.
+    :raises Unsupported: there is no sshd; or as root, no mount namespace.
+    :raises ToolkitError: sshd does not start.
     """
     names, sshd = names_of(expression), _sshd()
     folder = folder.resolve()
@@ -119,10 +144,20 @@ def served(expression: str, folder: Path) -> Iterator[dict[str, int]]:
 def _sshd() -> str:
     found = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
     if found is None:
-        raise ToolkitError("there is no sshd on this machine", hint="install openssh-server")
+        raise Unsupported("there is no sshd on this machine", hint="install openssh-server")
     if os.geteuid() == 0:
+        words = ("unshare", "--mount", "--propagation", "private", "true")
+        if not shutil.which(words[0]) or _fails(words):
+            raise Unsupported(
+                "as root this would give root of this machine away: no mount namespace can be had",
+                hint="serve it as an ordinary user",
+            )
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # Debian's unit makes it
     return found
+
+
+def _fails(words: tuple[str, ...]) -> bool:
+    return subprocess.run(words, capture_output=True, check=False).returncode != 0
 
 
 def _claimed(folder: Path) -> FileLock:
@@ -153,6 +188,8 @@ def _claimed(folder: Path) -> FileLock:
 
 def _started(sshd: str, folder: Path, names: tuple[str, ...]) -> dict[str, int]:
     (folder / "sshd").mkdir()
+    (folder / "sshd" / _AS_NAMED).write_text(_COMMAND)
+    (folder / "sshd" / _AS_NAMED).chmod(0o755)
     with contextlib.ExitStack() as stack:  # all are held until each has been given out
         probes = [stack.enter_context(socket.socket()) for _ in names]
         for probe in probes:
@@ -176,7 +213,11 @@ def _launch(sshd: str, folder: Path, name: str, port: int) -> subprocess.Popen[b
     node, enter = folder / "nodes" / name, folder / "sshd" / name
     settings = environment(node) | {"PATH": f"{node / 'bin'}:{SYSTEM_PATH}"}
     exports = "\n".join(f"export {key}={shlex.quote(value)}" for key, value in settings.items())
-    enter.write_text(_ENTER.format(exports=exports, name=name))
+    view = ""
+    if os.geteuid() == 0:
+        view = _VIEW.format(kept=" ".join(_kept(folder)), enter=enter)
+        enter.with_name(f"{name}.view").write_text("".join(_laid(folder, node)))
+    enter.write_text(_ENTER.format(exports=exports, view=view, name=name))
     enter.chmod(0o755)
     sftp = next((each for each in _SFTP if Path(each).exists()), "internal-sftp")
     config = enter.with_name(f"{name}.conf")
@@ -193,6 +234,28 @@ def _launch(sshd: str, folder: Path, name: str, port: int) -> subprocess.Popen[b
             stderr=log,
             start_new_session=True,  # Ctrl-C is for us
         )
+
+
+def _laid(folder: Path, node: Path) -> Iterator[str]:
+    """What lies where in a session on the node, as fstab(5) has it."""
+    tree = node / "tree"
+    own = [f"etc/{each.name}" for each in (tree / "etc").iterdir() if each.name != "passwd"]
+    pairs = [(tree / each, Path("/", each)) for each in (*_PLACES, *sorted(own))]
+    commands = (Path(at, name) for name in _SYSTEMS for at in ("/usr/sbin", "/usr/bin"))
+    there = {each.resolve() for each in commands if each.exists()}  # most are links to a few
+    pairs += [(folder / "sshd" / _AS_NAMED, each) for each in sorted(there)]
+    for source, place in [(folder, folder), *pairs]:
+        hides = place != folder and folder.is_relative_to(place)
+        if source.exists() and place.exists() and not hides:
+            yield f"{source} {place} none bind 0 0\n"
+
+
+def _kept(folder: Path) -> list[str]:
+    """Where this machine's disks are: nothing is written there but in ``folder``."""
+    rows = (line.split() for line in Path("/proc/self/mounts").read_text().split("\n") if line)
+    points = {place for _, place, kind, *_ in rows if kind in _DISKS and "\\" not in place}
+    passing = ("/tmp/", "/run/", "/dev/", "/proc/", "/sys/")  # noqa: S108 no file is made there
+    return sorted(each for each in points - {str(folder)} if not each.startswith(passing))
 
 
 def _listens(port: int) -> bool:
