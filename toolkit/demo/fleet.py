@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from cryptography.hazmat.primitives import serialization
@@ -178,6 +178,12 @@ def _make(state_dir: Path, names: tuple[str, ...]) -> None:
         make_key(state_dir / "nodes" / name / "host_key")
     write_known_hosts(state_dir)
     version.write_text(_fingerprint())
+
+
+def put_right(state_dir: Path, names: Iterable[str]) -> list[str]:
+    """Those of the nodes on which a run has changed something since they were made."""
+    nodes = state_dir / "nodes"
+    return [name for name in names if (nodes / name / "tree/var/lib/gdr-toolkit/journal").exists()]
 
 
 def reset(state_dir: Path) -> None:

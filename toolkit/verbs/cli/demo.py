@@ -8,13 +8,14 @@ from pathlib import Path
 
 from toolkit.cli.options import Option, Said
 from toolkit.cli.verb import verb
+from toolkit.demo.fleet import reset
+from toolkit.demo.nodes import catalogue
 from toolkit.errors import ExitCode, UsageError
 from toolkit.interrupts import terminable
 from toolkit.report.document import dumps
 from toolkit.report.listings import demo_document
 from toolkit.report.table import columns
 from toolkit.verbs.access import demo_folder
-from toolkit.verbs.demo import catalogue, reset
 
 
 @verb(
@@ -46,7 +47,7 @@ def demo(said: Said) -> ExitCode:
         raise UsageError("--hosts goes with --serve", hint="doctor --hosts demo looks at nodes")
     if said.flag("reset"):
         said.not_dry("demo --reset", "which nodes it would make anew: demo")
-        reset()
+        reset(demo_folder())
     if said.flag("json"):
         told = demo_document(catalogue(), str(demo_folder()), reset=said.flag("reset"))
         sys.stdout.write(dumps(told))
