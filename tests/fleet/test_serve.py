@@ -126,7 +126,13 @@ def test_what_a_killed_one_has_left_is_ended_and_removed_by_the_next(tmp_path: P
     (folder / "mine").touch()
     left = _running(folder)
     assert len(left) == 2  # sshd, and what was put into the background
-    with served(folder, "demo1") as process:
+    reading = ("tail", "-f", str(folder / "sshd/demo1.log"))
+    with (
+        subprocess.Popen(reading, stderr=subprocess.DEVNULL) as own,
+        served(folder, "demo1") as process,
+    ):
+        assert own.poll() is None  # whoever but reads there is no part of it
+        own.kill()
         assert left.isdisjoint(_running(folder))
         assert "mark" not in run(*ssh, "ls", cwd=tmp_path)
         assert gdr("demo", "--serve", str(folder), state=tmp_path).returncode == ExitCode.USAGE

@@ -34,6 +34,7 @@ _FOLDERS = ("sshd", "nodes", "templates")
 _MARK = "demo-fleet"  # its lock is held by whoever serves the folder
 _MADE = "the folder is ours, too\n"  # what it holds where that is so
 _START_S = 20.0  # sshd listens at once; a busy machine may take its time
+_TRIES = 200
 _SFTP = [f"/usr/{each}/sftp-server" for each in ("lib/openssh", "libexec/openssh", "lib/ssh")]
 _SSHD = """\
 ListenAddress 127.0.0.1:{port}
@@ -282,7 +283,9 @@ def _write(folder: Path, ports: dict[str, int]) -> None:
 
 def _take_away(folder: Path) -> None:
     """End all that serves the folder or runs on its nodes, and remove what was made there."""
-    while running := _running(folder):
+    for _ in range(_TRIES):  # what is killed may have started something meanwhile
+        if not (running := _running(folder)):
+            break
         for pid in running:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
@@ -295,7 +298,9 @@ def _take_away(folder: Path) -> None:
 
 def _running(folder: Path) -> set[int]:
     """Its servers, their sessions, and what went into the background of a node."""
-    marks = (os.fsencode(f"{folder}/sshd/"), os.fsencode(f"GDR_ROOT={folder}/nodes/"))
+    ours = re.escape(os.fsencode(folder))
+    server = re.compile(rb"(?:sshd: )?\S*sshd -D -e -f %b/sshd/" % ours)
+    inside = os.fsencode(f"GDR_ROOT={folder}/nodes/")
     found, parents = set[int](), dict[int, int]()
     for place in Path("/proc").iterdir():
         if not place.name.isdigit():
@@ -307,8 +312,8 @@ def _running(folder: Path) -> set[int]:
             if state == "Z":
                 continue
             parents[int(place.name)] = int(parent)
-            said = (place / "cmdline").read_bytes() + b"\0" + (place / "environ").read_bytes()
-            if any(mark in said for mark in marks):
+            words = (place / "cmdline").read_bytes().replace(b"\0", b" ")
+            if server.match(words) or inside in (place / "environ").read_bytes():
                 found.add(int(place.name))
     while more := {pid for pid, parent in parents.items() if parent in found} - found:
         found |= more
