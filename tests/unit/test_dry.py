@@ -106,6 +106,7 @@ ROWS = {
     "init": Row("--folder new", "begin", beginning),
     "hosts --scan-keys": Row("--hosts a --yes", "add_keys", hosts, "scan _new _keys"),
     "demo --reset": Row("", "reset", demo, refused=True),
+    "demo --serve": Row("new", "terminable", demo, refused=True),
     "bundle": Row("--hosts a", "write_bundles", plan, "_planned", refused=True),
     "playbook": Row("--hosts a --out new", "fleet", playing, refused=True),
     "capture": Row("--hosts a", "capture_nodes", capture, refused=True),

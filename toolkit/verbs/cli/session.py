@@ -239,9 +239,9 @@ class Session:
         """Say of demo nodes on which nothing is to be done that an earlier run has seen to it."""
         if not _on_demo(self.said):
             return
-        from toolkit.verbs.demo import put_right  # noqa: PLC0415 only they pay for it
+        from toolkit.demo.fleet import put_right  # noqa: PLC0415 only they pay for it
 
-        if put_right(hosts):
+        if put_right(demo_folder(), hosts):
             again = f"{program()} demo --reset"
             self.remark(f"the demo nodes were put right by an earlier run; begin anew: {again}")
 
