@@ -41,6 +41,15 @@ ROWS: list[tuple[str, str, dict[str, str], list[tuple[Kind, str]]]] = [
     ("session-unknown-is-nothing-to-peermem", "peermem", {"ways": ""}, []),
     ("session-by-nobody-knows", "rdma", {"ways": "session 192.0.2.1 ?\n"}, [(Kind.UNKNOWN, "")]),
     ("session-through-a-tunnel", "rdma", {"ways": "session 10.8.0.1 wg0\n"}, [(Kind.UNKNOWN, "")]),
+    (
+        "session-through-a-ring",
+        "rdma",
+        {
+            "ways": "session 192.0.2.1 br0\n",
+            "nets": "ens1np0 1 mlx5_core -\nbr0 1 - bond0\nbond0 1 - br0\n",
+        },
+        [(Kind.UNKNOWN, "")],
+    ),
     ("session-at-home", "rdma", {"ways": "session 127.0.0.1 lo\n"}, []),
     (
         "route",
@@ -101,7 +110,9 @@ ROWS: list[tuple[str, str, dict[str, str], list[tuple[Kind, str]]]] = [
             "remote_disks": "nvme1/transport:tcp\nnvme1/address:traddr=10.0.0.5,trsvcid=4420\n"
             "nvme2/transport:tcp\nnvme2/address:traddr=10.0.0.7,trsvcid=4420\n",
             "modules": modules(
-                ib_ipoib=(0, "-"), ib_srp=(0, "-"), ib_core=(6, "ib_ipoib,ib_srp,rdma_ucm,rdma_cm,mlx5_ib,ib_uverbs,")
+                ib_ipoib=(0, "-"),
+                ib_srp=(0, "-"),
+                ib_core=(6, "ib_ipoib,ib_srp,rdma_ucm,rdma_cm,mlx5_ib,ib_uverbs,"),
             ),
             "module_files": FILES
             + "".join(f"/lib/modules/6.8.0/{name}.ko\n" for name in ("ib_ipoib", "ib_srp")),
@@ -212,6 +223,9 @@ TOLD: dict[str, list[tuple[str, str]]] = {
     ],
     "session-through-a-tunnel": [
         ("nobody can tell what carries wg0, where our SSH session comes in", _REBOOT)
+    ],
+    "session-through-a-ring": [
+        ("nobody can tell what carries br0, where our SSH session comes in", _REBOOT)
     ],
     "route": [("the default route leads over ens1np0, which mlx5_core drives", "")],
     "nfs-by-rdma": [("/home is mounted (nfs4) over rpcrdma", "umount /home")],
