@@ -113,7 +113,7 @@ def _cut(text: str) -> str:
 
 def _not_exposed(lines: Sequence[BiosLine]) -> list[str]:
     missing = [each.setting.value for each in lines if each.stand is LineState.NOT_EXPOSED]
-    return labelled("not exposed", f" {', '.join(missing)}", indent=2) if missing else []
+    return labelled("not exposed", f" {', '.join(missing)}", indent=2)
 
 
 def _plan_lines(plan: BiosPlan, paint: Painter, *, verbose: bool) -> Iterator[str]:
@@ -152,8 +152,7 @@ def _blocked(blocked: BlockedWish, paint: Painter) -> Iterator[str]:
     ink = Ink.GREY if blocked.block is BlockKind.NOT_EXPOSED else Ink.RED
     first, *rest = labelled(blocked.block.value, f" {blocked.wish}: {blocked.reason}", indent=2)
     yield from (paint(line, ink) for line in (first, *rest))
-    if blocked.hint:
-        yield from labelled("next", blocked.hint, indent=2)
+    yield from labelled("next", blocked.hint, indent=2)
 
 
 def _outcome_lines(host: str, done: BiosOutcome, paint: Painter) -> Iterator[str]:
@@ -165,8 +164,7 @@ def _outcome_lines(host: str, done: BiosOutcome, paint: Painter) -> Iterator[str
         now = done.after.bios.attributes.get(edit.name)
         value = words_of(now.current) if now else "not there"
         yield from labelled("missed", f"{edit}: is {value} after the start", indent=2)
-    if done.busy:
-        yield from labelled("no reset", done.busy, indent=2)
+    yield from labelled("no reset", done.busy, indent=2)
     for blocked in done.after.plan.blocked:
         yield from _blocked(blocked, paint)
 
