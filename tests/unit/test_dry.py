@@ -181,6 +181,24 @@ def test_dry_begins_nothing(
     assert began == [ROWS[name].changes], capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("name", "began"), [(e, e) for e in ("exercise", "rollback", "undo")], indirect=["began"]
+)
+def test_who_does_not_say_yes_is_asked_before_anything_begins(
+    name: str, began: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = ROWS[name]
+    asked: list[str] = []
+
+    def refused(*_: object, **__: object) -> None:
+        asked.append(name)
+        raise Changed("not confirmed", hint="")
+
+    monkeypatch.setattr(row.module, "_consent" if "_consent" in row.asks else "consent", refused)
+    code = here(monkeypatch, *name.split(" "), *row.words.replace("--yes", "").split())
+    assert (code, asked, began) == (ExitCode.USAGE, [name], [])
+
+
 @pytest.mark.parametrize("began", ["image --undo"], indirect=True)
 def test_check_of_an_image_takes_nothing_back(
     began: list[str], monkeypatch: pytest.MonkeyPatch
