@@ -14,7 +14,7 @@ from toolkit.errors import Unparsable
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.gpu.driver import Flavor
 from toolkit.facts.gpu.gdrcopy import GdrDrv, Sanity, built_for, parse_gdrcopy, parse_sanity
-from toolkit.facts.nccl.mpi import Mpi, parse_mpiname, parse_ompi_info
+from toolkit.facts.nccl.consumers import Mpi, parse_mpiname, parse_ompi_info
 from toolkit.facts.node.node import Node
 from toolkit.want import Want
 

@@ -12,8 +12,7 @@ from toolkit.checks.check import Finding, Status
 from toolkit.checks.consumers.inside import _of_shut
 from toolkit.checks.consumers.nccl_log import _by_dump
 from toolkit.checks.gpu.gds import _reported_iommu
-from toolkit.checks.gpu.gpu import _mig_trouble
-from toolkit.checks.gpu.protected import confidential
+from toolkit.checks.gpu.gpu import _mig_trouble, confidential
 from toolkit.checks.pci import ats
 from toolkit.checks.pci.acs import _by_rdma_topo
 from toolkit.checks.pci.ats import _firmware

@@ -15,18 +15,18 @@ from tests.evidence.healthy_firmware import X2APIC_OPT_OUT, dmar, setup
 from tests.evidence.judging import FAIL, PASS, UNKNOWN, Row, holds, name
 from toolkit.checks.check import Status
 from toolkit.checks.consumers.chosen_nccl import may_lack_dmabuf
+from toolkit.checks.measured import judge as storage
 from toolkit.checks.pci.bar import MIB, _alone, _by_memory
 from toolkit.checks.rdma.health_hca import _over, _span
 from toolkit.checks.rdma.pasted_ports import _ill, _lossy, memlock_told
 from toolkit.checks.traffic.collective import _rises, _size
-from toolkit.checks.traffic.storage import judge as storage
 from toolkit.checks.traffic.verdict import Goal, weigh
 from toolkit.compat.rows import Confidence
 from toolkit.compat.throughput import Range
-from toolkit.facts.gpu.gdsio import GdsioRun
+from toolkit.facts.gpu.gds import GdsioRun
 from toolkit.facts.nccl.nccl_tests import CollectiveRun
 from toolkit.facts.node.node import Node
-from toolkit.facts.rdma.mlxlink import Link
+from toolkit.facts.rdma.firmware_tools import Link
 from toolkit.throughput.estimate import Estimate, Layer, estimate
 
 SLOW = BOARD.but(GPUS[0], express=Registers(payload=128))

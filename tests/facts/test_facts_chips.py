@@ -6,7 +6,7 @@ import pytest
 
 from toolkit.compat.gpus import BEFORE_TURING, Chip, chip, chips
 from toolkit.errors import Unparsable
-from toolkit.facts.firmware.virt import guest_of, parse_detect_virt
+from toolkit.facts.firmware.machine import guest_of, parse_detect_virt
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from time import process_time
 
 import pytest
 
-from toolkit.errors import UsageError
+from toolkit.errors import Unparsable, UsageError
 from toolkit.evidence import Evidence, State
 from toolkit.facts.kinds import BY_NAME, KINDS, commanded, named, parted, recognise
-from toolkit.facts.text.pasted_logs import evidence_of, frames_of
+from toolkit.facts.rdma.registration import parse_limits
+from toolkit.facts.text.pasted_logs import evidence_of, frames_of, said
 
 EVIDENCE = Path(__file__).parents[2] / "docs/evidence.md"
 MATRIX = "\tGPU0\tNIC0\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tPIX\t0-31\t0\n"
@@ -200,6 +203,21 @@ def test_no_shape_tries_a_text_in_ever_more_ways(text: str) -> None:
     assert recognise(text) is None
     assert [kind for kind, _ in parted(text + "x")] == [None]
     assert process_time() - began < 10
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        pytest.param(said, "# a" + " " * 20_000 + "x", id="a-heading"),
+        pytest.param(said, "# a" + "=" * 20_000 + "x", id="a-heading-that-is-ruled"),
+        pytest.param(parse_limits, "Lock memory (" * 4_000, id="a-limit-with-no-end"),
+    ],
+)
+def test_no_reader_tries_a_line_in_ever_more_ways(read: Callable[[str], object], text: str) -> None:
+    began = process_time()
+    with suppress(Unparsable):
+        read(text)
+    assert process_time() - began < 2  # quadratic and cubic, they took 4 s and an hour
 
 
 def test_every_kind_is_told_in_the_guide() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from toolkit.compat.gpus import XidAction, xid_row, xid_rows
 from toolkit.facts.gpu.kernel_trouble import fallen, sxids, when, xids
-from toolkit.facts.rdma.hca_log import hca_troubles, refused_commands
+from toolkit.facts.rdma.hca_health import hca_troubles, refused_commands
 
 FELL = "79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 

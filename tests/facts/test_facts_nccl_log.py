@@ -16,8 +16,9 @@ from toolkit.facts.nccl.nccl_log import (
     NcclLog,
     NetDevice,
     Rank,
+    bus_address,
+    parse_nccl_log,
 )
-from toolkit.facts.nccl.nccl_log_reader import bus_address, parse_nccl_log
 
 HOST = "gpu01:4711:4712 [0] NCCL INFO "
 SEND, RECEIVE = Direction

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from toolkit.checks.check import Impact, Status, number_of
-from toolkit.checks.comparison import Section, Sheet
-from toolkit.checks.outliers import ABSENT, Comparison, Kind, compare
+from toolkit.checks.outliers import ABSENT, Comparison, Kind, Section, Sheet, compare
 from toolkit.errors import read_or
 from toolkit.evidence import Evidence
 from toolkit.facts.comparables import (

@@ -48,7 +48,11 @@ def _gpus(node: Node) -> tuple[Seen, ...]:
         there = set(node.gpu_chips)
         return _living(there, gone & there)
     gpus = [each for each in _tree(node).functions.values() if each.was_gpu]
-    gone |= {each.address for each in gpus if each.dead} | _unlisted(node)
+    # GPUs that the driver holds and nvidia-smi does not list; none where it did not answer.
+    rows, _ = asked(lambda: node.gpu_rows if node.has_gpu_rows else ())
+    held = {each.address for each in node.pci.gpus if each.driver == "nvidia"}
+    unlisted = held - {row.address for row in rows} if rows else set()
+    gone |= {each.address for each in gpus if each.dead} | unlisted
     there = {each.address for each in gpus}
     return _living(there, gone & there)
 
@@ -77,13 +81,6 @@ def _mute(node: Node) -> set[str]:
     if nameless and not sound:
         raise NoEvidence("a GPU is lost, and which one is not told", hint="nvidia-smi -L")
     return gone - sound - {""}
-
-
-def _unlisted(node: Node) -> set[str]:
-    """GPUs that the driver holds and nvidia-smi does not list; none where it did not answer."""
-    rows, _ = asked(lambda: node.gpu_rows if node.has_gpu_rows else ())
-    held = {each.address for each in node.pci.gpus if each.driver == "nvidia"}
-    return held - {row.address for row in rows} if rows else set()
 
 
 def _gpu_model(node: Node) -> tuple[Seen, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from toolkit.errors import NoEvidence, Unparsable, Unsupported
-from toolkit.facts.boot.loader import Loader
+from toolkit.facts.boot.next_boot import Loader
 from toolkit.facts.distros import has_grubby, is_suse, reads_drop_ins, with_systemd
 from toolkit.facts.node.node import Node
 from toolkit.plan.acs import UNIT, acs_unit

@@ -62,7 +62,12 @@ def _summary(outcomes: Sequence[Outcome[Foreseen]], paint: Painter) -> list[str]
     for line, row in zip(table[1:], rows, strict=True):
         painted = paint(row[3], _STATE_INK.get(row[3], Ink.RED))
         lines.append(line.replace(f" {row[3]} ", f" {painted} ", 1))
-    return [*lines, "", _count(outcomes)]
+    # "3 of 5 nodes would lose nothing."
+    whole = [each.value for each in outcomes if each.value and each.value.judged.complete]
+    keeps = sum(each.forecast.state == "keeps" for each in whole)
+    total = len(outcomes)
+    count = f"{keeps} of {total} {'node' if total == 1 else 'nodes'} would lose nothing."
+    return [*lines, "", count]
 
 
 def _row(outcome: Outcome[Foreseen]) -> tuple[str, ...]:
@@ -72,11 +77,3 @@ def _row(outcome: Outcome[Foreseen]) -> tuple[str, ...]:
     counts = [str(len(found)) for found in (ahead.keeps, ahead.losses, ahead.unknown)]
     state = ahead.state if outcome.value.judged.complete else "cut off"
     return (*counts, state, ahead.kernel or "not known")
-
-
-def _count(outcomes: Sequence[Outcome[Foreseen]]) -> str:
-    """ "3 of 5 nodes would lose nothing." """
-    whole = [each.value for each in outcomes if each.value and each.value.judged.complete]
-    keeps = sum(each.forecast.state == "keeps" for each in whole)
-    total = len(outcomes)
-    return f"{keeps} of {total} {'node' if total == 1 else 'nodes'} would lose nothing."

@@ -21,7 +21,7 @@ from toolkit.want import Want
 
 if TYPE_CHECKING:  # who judges what was saved reaches no node
     from toolkit.checks.agreement import Agreement, SetVerdict, SmallSheets
-    from toolkit.checks.comparison import Sheet
+    from toolkit.checks.outliers import Sheet
     from toolkit.rollout.runs import RunFolder
     from toolkit.verbs.access import Fleet
 

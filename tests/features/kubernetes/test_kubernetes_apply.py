@@ -17,7 +17,7 @@ from tests.evidence.frames import MISSING
 from toolkit.cli import Gdr, main, verbs
 from toolkit.errors import ExitCode, Outcome, Unparsable, Unsupported, Unwritten, UsageError
 from toolkit.evidence import Evidence
-from toolkit.facts.cluster import Bringer, Cluster, parse_cluster
+from toolkit.facts.kube import Bringer, Cluster, parse_cluster
 from toolkit.features.kubernetes import cli
 from toolkit.features.kubernetes.plan import KubeManifest, NodeBundle, parse_terms, stream
 from toolkit.features.kubernetes.run import (

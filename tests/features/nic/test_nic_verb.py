@@ -111,6 +111,17 @@ def test_what_is_written_is_read_again_kept_and_told_to_wait_for_a_cold_boot(
     assert order.index("kept") < order.index(Phase.APPLYING.value)
 
 
+def test_an_undo_of_a_host_that_the_run_did_not_touch_is_refused(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    later = site.nodes.pop("gpu02")
+    site.run(set="ATS_ENABLED=off", apply=True)
+    site.nodes["gpu02"] = later
+    assert site.run(undo=site.newest, apply=True) is ExitCode.USAGE
+    assert "wrote nothing on gpu02" in capsys.readouterr().err
+    assert site.nodes["gpu01"].next(FIRST, "ATS_ENABLED") == "0"
+
+
 def test_an_undo_puts_back_what_there_was(site: Site) -> None:
     site.run(set="ATS_ENABLED=off", apply=True)
     run = site.newest

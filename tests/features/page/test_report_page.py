@@ -25,7 +25,7 @@ from toolkit.checks.check import Verdict, failed
 from toolkit.checks.judged import judge_node
 from toolkit.errors import Outcome, TransportError
 from toolkit.evidence import Evidence, Frame
-from toolkit.facts.rdma.measured import MeasuredPair
+from toolkit.facts.rdma.perftest import MeasuredPair
 from toolkit.facts.recall import forget
 from toolkit.features.page.cli import looking, looking_apart
 from toolkit.features.page.show.fold import GROUPS, Who, commands

@@ -14,7 +14,7 @@ import pytest
 from tests import invoked
 from tests.evidence.build import node
 from toolkit.checks.all import ALL
-from toolkit.checks.consumers.taken import taken
+from toolkit.checks.consumers.chosen import taken
 from toolkit.checks.judged import judge_node
 from toolkit.compat.reader import shipped
 from toolkit.demo import software

@@ -31,7 +31,7 @@ def _pods(node: Node) -> Finding | None:
     """Whether the pods of the operators are up: what waits for one that is ill follows from it."""
     if not node.pod_list:
         return None
-    from toolkit.facts.kube_pods import CHAIN, without_replaced  # noqa: PLC0415 few texts list pods
+    from toolkit.facts.kube import CHAIN, without_replaced  # noqa: PLC0415 few texts list pods
 
     known = (each for each in without_replaced(node.pod_list) if each.rank < len(CHAIN))
     ours = sorted(known, key=lambda each: each.rank)

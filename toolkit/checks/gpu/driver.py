@@ -165,7 +165,10 @@ def params(node: Node, want: Want) -> Finding:
     if node.no_driver:
         return not_applicable(NOT_LOADED)
     live = node.driver_params
-    configured = _configured(node.modprobe.options if node.probed else _said(node))
+    configured: dict[str, str] = {}
+    for module, words in node.modprobe.options if node.probed else _said(node):
+        if re.sub("_current(_open)?$", "", module) == "nvidia":
+            configured |= option_values(words)
     stale = [
         f"{key}: {live[key]} live, {value} configured"
         for key, value in configured.items()
@@ -183,14 +186,6 @@ def params(node: Node, want: Want) -> Finding:
         f"{len(configured)} configured, all live" if configured else "driver's defaults",
         details=tuple(f"{key}: {live[key]}" for key in _OF_INTEREST if live.get(key)),
     )
-
-
-def _configured(options: Options) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for module, words in options:
-        if re.sub("_current(_open)?$", "", module) == "nvidia":
-            found |= option_values(words)
-    return found
 
 
 def _said(node: Node) -> Options:

@@ -14,8 +14,7 @@ from toolkit.checks.role import PASSED_THROUGH, role
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.gpu.driver import is_error
 from toolkit.facts.gpu.smi_query import SmiGpu
-from toolkit.facts.nccl.containers import PerJob
-from toolkit.facts.nccl.daemons import FABRIC_MANAGER, IMEX, SUBNET
+from toolkit.facts.nccl.containers import FABRIC_MANAGER, IMEX, SUBNET, PerJob
 from toolkit.facts.node.node import Node
 from toolkit.plural import counted
 from toolkit.want import Role, Want

@@ -13,8 +13,8 @@ from toolkit.checks.rdma.pasted_ports import pcie_told
 from toolkit.checks.role import role
 from toolkit.compat.gpus import chip
 from toolkit.facts.node.node import Node
-from toolkit.facts.pci.aer import Errors, Severity
 from toolkit.facts.pci.functions import PciFunction, PciTree
+from toolkit.facts.pci.kernel_log import Errors, Severity
 from toolkit.facts.pci.topology import Hop, links
 from toolkit.facts.rdma.hca_roles import HcaUse
 from toolkit.plural import counted

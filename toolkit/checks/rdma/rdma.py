@@ -27,7 +27,7 @@ from toolkit.checks.rdma.pasted_ports import (
 from toolkit.errors import NoEvidence
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.functions import MELLANOX
-from toolkit.facts.pci.probe_failures import parse_probe_failures
+from toolkit.facts.pci.kernel_log import parse_probe_failures
 from toolkit.facts.pci.topology import best_pairs, pair
 from toolkit.facts.rdma.devices import Kind, RdmaDevice
 from toolkit.plural import counted

@@ -16,13 +16,12 @@ from toolkit.facts.pci.pairs import NamedPair, PairSource
 from toolkit.facts.pci.topology import Distance
 from toolkit.facts.rdma.devices import RdmaDevice
 from toolkit.facts.rdma.perftest import Bandwidth, Memory, PerftestRun
-from toolkit.facts.rdma.perftest_text import PerftestSaid
-from toolkit.facts.rdma.perftest_trouble import PerftestTrouble, Why
-from toolkit.facts.rdma.ucx_perf import UcxPerf
+from toolkit.facts.rdma.perftest_text import PerftestSaid, PerftestTrouble, Why
+from toolkit.facts.rdma.ucx import UcxPerf
 from toolkit.facts.rdma.verbs_log import Trouble
 from toolkit.throughput.estimate import Estimate
-from toolkit.throughput.host import host_bandwidth, host_bound
 from toolkit.throughput.inputs import HcaWire, Load
+from toolkit.throughput.ports import host_bandwidth, host_bound
 
 _PATH = "nvidia-smi topo -m and lspci -vvv of that node, in the same paste"
 _SHORT = (

@@ -38,18 +38,15 @@ def parse_gdrcopy(text: str) -> GdrDrv:
             values[name.strip()] = value.strip()
         else:
             values[path.rpartition("/")[2] if path.startswith("sys/") else path] = line.strip()
+    word = values.get("Built for NVIDIA driver flavor", "")
+    if word and word not in _FLAVORS:
+        raise Unparsable("/proc/driver/gdrdrv/params", word)
     return GdrDrv(
         values.get("initstate") == "live",
         values.get("version") or values.get("Version", ""),
-        _flavor(values.get("Built for NVIDIA driver flavor", "")),
+        _FLAVORS.get(word),
         "dev/gdrdrv" in values,
     )
-
-
-def _flavor(word: str) -> Flavor | None:
-    if word and word not in _FLAVORS:
-        raise Unparsable("/proc/driver/gdrdrv/params", word)
-    return _FLAVORS.get(word)
 
 
 def built_for(description: str) -> Flavor | None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolkit.errors import Unparsable
-from toolkit.facts.kube_described import RDMA_NAME
+from toolkit.facts.kube import RDMA_NAME
 from toolkit.untrusted import read_json
 
 _RESOURCE = re.compile(

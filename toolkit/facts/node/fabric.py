@@ -8,10 +8,10 @@ from dataclasses import replace
 from toolkit.errors import NeedsRoot, NoEvidence, Unparsable
 from toolkit.evidence import State
 from toolkit.facts.fact import fact
-from toolkit.facts.firmware.virt import CONTAINERS, parse_detect_virt
+from toolkit.facts.firmware.machine import CONTAINERS, parse_detect_virt
 from toolkit.facts.gpu.smi_forms import GpuLinks, parse_nvlink_status
 from toolkit.facts.gpu.smi_query import SmiReport, parse_smi_csv, parse_smi_query, parse_smi_table
-from toolkit.facts.nccl.daemons import Daemon, parse_daemons
+from toolkit.facts.nccl.containers import Daemon, parse_daemons
 from toolkit.facts.rdma.devices import Kind, RdmaDevice
 from toolkit.facts.rdma.ibstat import parse_ibdev2netdev, parse_ibstat, parse_ibv_devinfo
 from toolkit.facts.rdma.rdma_lists import (

@@ -128,19 +128,16 @@ class Files(System, KernelModules):
         :raises NoEvidence: where lockdown is likely and the kernel's file of it is not there.
         """
         if not self.live:
-            return self._demanded_by_kernel()
+            # In an image: what its kernel, or the arguments in its boot menu, say of any node.
+            if self.kernel_config.get("CONFIG_MODULE_SIG_FORCE") == "y":
+                return "CONFIG_MODULE_SIG_FORCE"
+            words = self.next_cmdline.words if self.boot_entries else ()
+            return "module.sig_enforce" if "module.sig_enforce" in words else ""
         if self._there("sig-enforce") and self._text("sig-enforce").strip() == "Y":
             return "module.sig_enforce"
         if self.lockdown_hidden:
             raise NoEvidence(HIDDEN, hint=MOUNT)
         return "" if self.lockdown == "none" else f"lockdown ({self.lockdown})"
-
-    def _demanded_by_kernel(self) -> str:
-        """In an image: what its kernel, or the arguments in its boot menu, say of any node."""
-        if self.kernel_config.get("CONFIG_MODULE_SIG_FORCE") == "y":
-            return "CONFIG_MODULE_SIG_FORCE"
-        words = self.next_cmdline.words if self.boot_entries else ()
-        return "module.sig_enforce" if "module.sig_enforce" in words else ""
 
     @fact
     def lockdown_hidden(self) -> bool:

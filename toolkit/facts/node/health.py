@@ -7,12 +7,16 @@ from collections.abc import Callable
 from toolkit.errors import NoEvidence
 from toolkit.facts.fact import fact
 from toolkit.facts.gpu.kernel_trouble import Trouble, fallen, sxids, uvm_troubles, when, xids
-from toolkit.facts.gpu.smi_said import SmiSaid, parse_smi_said
-from toolkit.facts.kube_described import KubeGpus, parse_kube_node
+from toolkit.facts.gpu.smi_health import SmiSaid, parse_smi_said
+from toolkit.facts.kube import KubeGpus, parse_kube_node
 from toolkit.facts.node.devices import Devices
-from toolkit.facts.pci.aer import BusError, bus_errors
-from toolkit.facts.rdma.hca_counters import Counters, parse_hca_counters
-from toolkit.facts.rdma.hca_log import hca_troubles, refused_commands
+from toolkit.facts.pci.kernel_log import BusError, bus_errors
+from toolkit.facts.rdma.hca_health import (
+    Counters,
+    hca_troubles,
+    parse_hca_counters,
+    refused_commands,
+)
 from toolkit.facts.text.pasted_logs import EARLIER_BOOT, IMPORTED
 from toolkit.facts.text.tool_reports import fabric_manager_errors
 

@@ -36,19 +36,16 @@ class Stack(Fabric):
     def driver(self) -> Driver | None:
         """The loaded driver; in an image the one that its kernel would load. None for none."""
         if not self.live:
-            return self._installed_driver()
+            # That of the module on disk, else of the source that DKMS would build it from.
+            at = f"/lib/modules/{self._text('kernel-release').strip()}/"
+            for each in parse_modinfo_files(self._text("all-modinfo")).values():
+                if each.name == "nvidia" and each.version and at in each.filename:
+                    return driver_of(each.version, each.license)
+            versions = [each.version for each in self.dkms if each.module == self.driver_dkms]
+            if not self.driver_dkms or not versions:
+                return None
+            return driver_of(versions[-1], "GPL" if "open" in self.driver_dkms else "")
         return parse_driver(self._text("nvidia-version")) if self._there("nvidia-version") else None
-
-    def _installed_driver(self) -> Driver | None:
-        """That of the module on disk, else of the source that DKMS would build it from."""
-        at = f"/lib/modules/{self._text('kernel-release').strip()}/"
-        for each in parse_modinfo_files(self._text("all-modinfo")).values():
-            if each.name == "nvidia" and each.version and at in each.filename:
-                return driver_of(each.version, each.license)
-        versions = [each.version for each in self.dkms if each.module == self.driver_dkms]
-        if not self.driver_dkms or not versions:
-            return None
-        return driver_of(versions[-1], "GPL" if "open" in self.driver_dkms else "")
 
     @fact
     def no_driver(self) -> bool:

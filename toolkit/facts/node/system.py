@@ -11,9 +11,18 @@ from toolkit.facts.boot.kernel import (
     parse_kernels,
     parse_lockdown,
 )
-from toolkit.facts.boot.loader import MARK, Loader, Tried, parse_loader, parse_trials
-from toolkit.facts.boot.next_boot import BootEntry, BootMenu, default_entry, parse_boot_entries
-from toolkit.facts.distro import Distro, parse_os_release
+from toolkit.facts.boot.next_boot import (
+    MARK,
+    BootEntry,
+    BootMenu,
+    Loader,
+    Tried,
+    default_entry,
+    parse_boot_entries,
+    parse_loader,
+    parse_trials,
+)
+from toolkit.facts.distros import Distro, parse_os_release
 from toolkit.facts.fact import fact
 from toolkit.facts.firmware.machine import Cpu, parse_cpu, parse_dmi
 from toolkit.facts.reading import Reading

@@ -27,7 +27,10 @@ from toolkit.facts.kinds import BY_NAME, Kind, commanded, known_kinds, parted, p
 from toolkit.facts.text.dressed import EDGE, undressed
 
 # "# lspci", "+ lspci", "=== lspci ===": each also opens or rules off what is no command.
-_MARKED = re.compile(r"^\s*(?:#+|\++|%|[=*-]{2,})\s*([^\s#+%=*-].*?)(?:\s*[=*-]{2,})?\s*$")
+_MARKED = re.compile(
+    r"(?:#+|\++|%|[=*-]{2,})\s*(?=[^\s#+%=*-])"
+)  # a heading, or what set -x echoes
+_RULE_BEHIND = re.compile(r"(?<![=*-])[=*-]{2,}$")
 _TYPED = re.compile(
     r"\S+(?: (?:status|topo -\w+|nvlink -+\w+|diag -.*|[-|/].*))?|modinfo [\w-]+"
     r"|rdma (?:-\w+ )*(?:link|dev|system|resource)(?: show)?|dmesg .*"
@@ -161,8 +164,8 @@ def _marked(line: str, *, first: bool) -> str:
     command = line.strip()
     if (first or _TYPED.fullmatch(command)) and commanded(command) and recognise(line) is None:
         return command
-    found = _MARKED.match(line)
-    command = found[1] if found else ""
+    found = _MARKED.match(command)
+    command = _RULE_BEHIND.sub("", command[found.end() :]).rstrip() if found else ""
     bare = re.sub(r"^sudo ", "", command)
     return command if _TYPED.fullmatch(bare) and commanded(command) else ""
 

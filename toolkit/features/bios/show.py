@@ -33,7 +33,11 @@ def looked_lines(
     lines: list[str] = []
     for looked, hosts in _folded(outcomes):
         lines += [*_head(looked, hosts, paint), *_table(looked.lines, paint, verbose=verbose)]
-        lines += [*_not_exposed(looked.lines), ""]
+        missing = [
+            each.setting.value for each in looked.lines if each.stand is LineState.NOT_EXPOSED
+        ]
+        not_exposed = labelled("not exposed", f" {', '.join(missing)}", indent=2)
+        lines += [*not_exposed, ""]
     return [*lines, *errors(((each.host, each.error) for each in outcomes), paint)]
 
 
@@ -109,11 +113,6 @@ def _row(line: BiosLine) -> tuple[str, ...]:
 
 def _cut(text: str) -> str:
     return text if len(text) <= _WIDE else text[: _WIDE - 1] + "…"
-
-
-def _not_exposed(lines: Sequence[BiosLine]) -> list[str]:
-    missing = [each.setting.value for each in lines if each.stand is LineState.NOT_EXPOSED]
-    return labelled("not exposed", f" {', '.join(missing)}", indent=2)
 
 
 def _plan_lines(plan: BiosPlan, paint: Painter, *, verbose: bool) -> Iterator[str]:

@@ -17,8 +17,8 @@ from toolkit.facts.rdma.devices import Kind as DeviceKind
 from toolkit.facts.rdma.devices import RdmaDevice
 from toolkit.facts.rdma.exercise import End, Kind, Measured, Role, Said, Test
 from toolkit.facts.rdma.perftest import parse_perftest_run
-from toolkit.facts.rdma.perftest_trouble import PerftestTrouble, Why, parse_perftest_trouble
-from toolkit.facts.rdma.ucx_perf import parse_ucx_perf
+from toolkit.facts.rdma.perftest_text import PerftestTrouble, Why, parse_perftest_trouble
+from toolkit.facts.rdma.ucx import parse_ucx_perf
 from toolkit.features.exercise.plan_proof import (
     Point,
     ProofState,
@@ -31,10 +31,10 @@ from toolkit.features.exercise.plan_proof import (
 )
 from toolkit.features.predict.plan.totals import read_node
 from toolkit.throughput.estimate import Estimate, Layer, Unit, estimate, lasting
-from toolkit.throughput.host import host_bandwidth, host_bound, sure_of
 from toolkit.throughput.inputs import Load, PairInputs
 from toolkit.throughput.model import verbs_latency
 from toolkit.throughput.pair import predict_pair
+from toolkit.throughput.ports import host_bandwidth, host_bound, sure_of
 
 _FETCHES = frozenset({(Role.DRIVE, "ib_write_bw"), (Role.DRIVE, "ucx_perftest")}) | {
     (Role.SERVE, "ib_read_bw")

@@ -25,7 +25,7 @@ from toolkit.evidence import Evidence, Frame
 from toolkit.facts.modules.module_users import parse_users
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.exercise import Buffer, Kind, Role, Test, frames_of, parse_exercise
-from toolkit.facts.rdma.measured import SIMULATED, MeasuredPair
+from toolkit.facts.rdma.perftest import SIMULATED, MeasuredPair
 from toolkit.features.exercise import io as reach
 from toolkit.features.exercise.plan import (
     Exercise,

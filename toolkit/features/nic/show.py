@@ -10,7 +10,7 @@ from datetime import datetime
 
 from toolkit.compat.nic import SETTINGS, without_port
 from toolkit.errors import ExitCode, Outcome
-from toolkit.facts.rdma.mlxconfig import Card
+from toolkit.facts.rdma.firmware_tools import Card
 from toolkit.features.nic.plan import NicReading
 from toolkit.hosts.host import fold
 from toolkit.report.document import Json, envelope, picked

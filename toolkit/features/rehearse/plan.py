@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from toolkit.checks.check import Status
+from toolkit.checks.consumers.chosen import taken
 from toolkit.checks.consumers.path import dmabuf_gap, peermem_gap
-from toolkit.checks.consumers.taken import taken
 from toolkit.checks.judged import Judged, judge_node
 from toolkit.checks.modules.fixes import (
     fabric_manager_package,
