@@ -143,7 +143,7 @@ def _groups(file: Path) -> dict[str, Group]:
 def _merge(group: Group, more: Group) -> None:
     for host, values in more.hosts.items():
         group.hosts.setdefault(host, {}).update(values)
-    group.children += [each for each in more.children if each not in group.children]
+    group.children += more.children
     group.values |= more.values
 
 
