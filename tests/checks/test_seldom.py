@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from tests.evidence.judging import FAIL, PASS, UNKNOWN
+from tests.evidence.judging import FAIL, NA, PASS, UNKNOWN
 from toolkit.checks.check import Finding, Status
 from toolkit.checks.consumers.inside import _of_shut
 from toolkit.checks.consumers.nccl_log import _by_dump
 from toolkit.checks.gpu.gds import _reported_iommu
 from toolkit.checks.gpu.gpu import _mig_trouble, confidential
+from toolkit.checks.kernel.secureboot import site_key
 from toolkit.checks.pci import ats
 from toolkit.checks.pci.acs import _by_rdma_topo
 from toolkit.checks.pci.ats import _firmware
@@ -147,6 +148,36 @@ def test_ats_in_the_firmware_of_another_maker(monkeypatch: pytest.MonkeyPatch) -
         assert _firmware(ANY, "a", on=on).startswith(f"ATS {word} in the firmware of a; then")
     monkeypatch.setattr(ats, "maker_of", lambda *_: None)
     assert _firmware(ANY, "a", on=False).startswith("mlxconfig -d a set ATS_ENABLED=0 writes")
+
+
+@pytest.mark.parametrize(
+    ("key", "certificate", "own", "status"),
+    [
+        ("", "", "c", PASS),
+        ("", "", "d", FAIL),
+        ("", "", "", FAIL),
+        ("k", "c", "", PASS),
+        ("k", "c", "d", PASS),
+        ("k", "", "c", FAIL),
+        ("", "c", "c", FAIL),
+        ("x", "c", "c", FAIL),
+    ],
+)
+def test_dkms_signs_with_the_key_that_it_was_told_or_finds_by_itself(
+    key: str, certificate: str, own: str, status: Status
+) -> None:
+    node: Any = Told(
+        has_dkms=True,
+        live=False,
+        signatures_demanded=False,
+        configured_key=key,
+        configured_certificate=certificate,
+        own_key=(own, True) if own else None,
+    )
+    want: Any = Told(signing=Told(key="k", certificate="c"))
+    assert site_key.judge(node, want).status is status
+    node.live = True
+    assert site_key.judge(node, want).status is NA
 
 
 def test_the_speed_of_an_hca_of_software_is_the_processors() -> None:
