@@ -142,6 +142,13 @@ SETTINGS = [
     Row("healthy", "nccl.env", PASS, "none is set"),
     Row("harmless", "nccl.env", PASS, "1 set, none of these", conf("NCCL_DEBUG=WARN")),
     Row(
+        "dmabuf-left-on-without-peermem",
+        "nccl.env",
+        PASS,
+        "1 set, none of these",
+        {**conf("NCCL_DMABUF_ENABLE=1"), **NO_PEERMEM},
+    ),
+    Row(
         "left-from-debugging",
         "nccl.env",
         FAIL,

@@ -247,6 +247,7 @@ def bytes_of(text: str) -> bytes:
     [
         ("ro rd.iscsi.password=hunter2 iommu=pt\n", "ro rd.iscsi.password=hidden iommu=pt\n"),
         ("rd.iscsi.in.username=bob ro\n", "rd.iscsi.in.username=hidden ro\n"),
+        ("SITE_PASSWORD=hunter2 TOKEN=abc\n", "SITE_PASSWORD=hidden TOKEN=hidden\n"),
         ('options foo token="a-b_c" size=2\n', 'options foo token="hidden" size=2\n'),
         ("iommu=pt intel_iommu=on\n", "iommu=pt intel_iommu=on\n"),
     ],
