@@ -14,7 +14,7 @@ import pytest
 from tests import invoked
 from tests.kube.containers import LIBS
 from tests.kube.image_files import saved
-from toolkit.errors import UsageError
+from toolkit.errors import ExitCode, UsageError
 from toolkit.evidence import Evidence
 from toolkit.verbs.inside_archives import _unpacked
 
@@ -99,3 +99,11 @@ def test_layers_that_need_zstd_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match=r"image\.tar: its layers need zstd") as refused:
         list(_unpacked(blobs, io.BytesIO(b"\x28\xb5\x2f\xfd")))
     assert refused.value.hint == "install zstd here"
+
+
+def test_of_a_container_no_saved_evidence_can_be_asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code = invoked.here(monkeypatch, "doctor", "--inside", "docker:a", "--from", str(tmp_path))
+    assert code == ExitCode.USAGE
+    assert "--inside docker:a and --from do not go together" in capsys.readouterr().err

@@ -307,3 +307,13 @@ def test_soft_roce_is_tried_with_little() -> None:
     test = replace(planned(one, other).tests[0])
     assert (test.drive.hca, test.drive.gid, test.size, test.iterations) == ("rxe0", 1, 16384, 200)
     assert Node(evidence).gids[1].address.ipv4_mapped is not None
+
+
+def test_the_terms_are_those_that_were_asked_for() -> None:
+    assert read_terms(1, 2, "mlx5_1", every=True) == ExerciseTerms(1, 2, "mlx5_1", every=True)
+    assert read_terms(60, 1, "", every=False).seconds == 60
+    for seconds, gigabytes in ((0, 1), (61, 1), (1, 0)):
+        with pytest.raises(
+            UsageError, match=f"--(seconds {seconds}|gigabytes {gigabytes}): a test"
+        ):
+            read_terms(seconds, gigabytes, "", every=False)

@@ -57,7 +57,7 @@ MADE = applying_manifests(TERMS, carrying(planned(gpu007=STUB, gpu008=STUB, gpu0
 
 def test_a_node_that_is_as_wanted_has_none() -> None:
     carried = carrying(planned(gpu007=STUB, gpu008=node()), "")
-    assert [each.node for each in carried] == ["gpu007"]
+    assert [each.node for each in carried] == ["gpu007", "gpu008"]
     assert applying_manifests(TERMS, ()) == ()
 
 
@@ -284,7 +284,9 @@ def test_manifests_that_found_no_room_are_told_in_the_code(
     assert ended.value.code == ExitCode.UNKNOWN
     told = capsys.readouterr()
     assert "--out was not written: made: cannot be written: No space left" in told.err
-    assert json.loads(told.out)["manifests"] == []
+    document = json.loads(told.out)
+    assert document["manifests"] == []
+    assert [each["node"] for each in document["jobs"]] == ["gpu007", "gpu008"]
 
 
 def test_check_plans_and_renders_nothing(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:

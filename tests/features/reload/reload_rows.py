@@ -126,6 +126,15 @@ ROWS: list[tuple[str, str, dict[str, str], list[tuple[Kind, str]]]] = [
         ],
     ),
     (
+        "lustre-over-the-hca",
+        "rdma",
+        {
+            "mounts": "lustre 0:61 /work 10.0.0.9@tcp:/fs rw\n",
+            "ways": "session 192.0.2.1 eno1\nserver 10.0.0.9 ens1np0\n",
+        },
+        [(Kind.MOUNT, "/work")],
+    ),
+    (
         "a-file-system-that-tells-nothing",
         "rdma",
         {"mounts": "beegfs 0:60 /scratch beegfs_nodev rw\n"},
@@ -230,6 +239,7 @@ TOLD: dict[str, list[tuple[str, str]]] = {
     "route": [("the default route leads over ens1np0, which mlx5_core drives", "")],
     "nfs-by-rdma": [("/home is mounted (nfs4) over rpcrdma", "umount /home")],
     "nfs-over-the-hca": [("/home is mounted (nfs4) over mlx5_core", "umount /home")],
+    "lustre-over-the-hca": [("/work is mounted (lustre) over mlx5_core", "umount /work")],
     "a-server-that-came-in-itself": [
         (
             "our SSH session from 10.0.0.5 comes over ens1np0, which mlx5_core drives",
