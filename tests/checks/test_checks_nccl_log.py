@@ -288,6 +288,9 @@ def test_a_build_without_dmabuf_is_named() -> None:
         ("2.30.7", 8, 6, "distance 8 (PHB), limit 6 (P2C)"),
         ("2.12.12", 42, 4, "distance 42 (unknown), limit 4 (PXB)"),
         ("", 8, 5, "distance 8 (PHB or SYS by version), limit 5"),
+        ("", 11, 5, "distance 11 (DIS by version), limit 5"),
+        ("", 12, 5, "distance 12 (unknown by version), limit 5"),
+        ("", 2, 99, "distance 2 (unknown by version), limit 99"),
     ],
 )
 def test_printed_distances_are_those_of_one_version(

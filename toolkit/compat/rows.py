@@ -20,8 +20,7 @@ class Confidence(StrEnum):
 
 def numbers(version: str) -> tuple[int, ...]:
     """ "2.9.8" as (2, 9, 8); a zero at the end counts for nothing, so 2.23 is 2.23.0."""
-    head = re.match(r"[\d.]*", version)
-    found = [int(run) for run in re.findall(r"\d+", head[0] if head else "")]
+    found = [int(run) for run in re.findall(r"\d+", re.split(r"[^\d.]", version, maxsplit=1)[0])]
     while found and not found[-1]:
         found.pop()
     return tuple(found)
@@ -29,8 +28,7 @@ def numbers(version: str) -> tuple[int, ...]:
 
 def build_numbers(version: str) -> tuple[int, ...]:
     """With the numbers of the build behind the dash: "25.10-3.1.8" as (25, 10, 3, 1, 8)."""
-    head = re.match(r"[\d.\-+~]*", version)
-    return tuple(int(run) for run in re.findall(r"\d+", head[0] if head else ""))
+    return tuple(map(int, re.findall(r"\d+", re.split(r"[^\d.+~-]", version, maxsplit=1)[0])))
 
 
 def refuse_pattern(where: str, pattern: str) -> None:

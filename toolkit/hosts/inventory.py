@@ -167,7 +167,7 @@ def _groups(file: Path) -> dict[str, Group]:
 def _merge(group: Group, more: Group) -> None:
     for host, values in more.hosts.items():
         group.hosts.setdefault(host, {}).update(values)
-    group.children += [each for each in more.children if each not in group.children]
+    group.children += more.children
     group.values |= more.values
 
 
@@ -265,14 +265,9 @@ def _variable(line: str, where: str) -> tuple[str, VariableValue]:
 
 def _words(line: str, where: str) -> list[str]:
     try:
-        words = shlex.split(line, comments=True)
+        return shlex.split(line, comments=True)
     except ValueError as why:
         raise InventoryError(f"{where}: {line!r}: {why}", hint="a quote is not closed") from why
-    if not words:
-        raise InventoryError(
-            f"{where}: {line!r} names nothing", hint="a line begins with a host's or a group's name"
-        )
-    return words
 
 
 def read_yaml(text: str, file: str) -> dict[str, Group]:

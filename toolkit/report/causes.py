@@ -119,7 +119,7 @@ def _lines(each: _Block, paint: Painter) -> list[str]:
         fix = finding.hint or check.fix
         whose = "; NODE is the machine that the text is of" if each.of_text else ""
         lines += labelled("fix", fix + whose * bool(_NODE.search(fix)))
-    elif finding.hint:
+    else:
         lines += labelled("next", finding.hint)
     lines += known_lines(each.known)
     if each.waived and each.root.waiver:

@@ -47,11 +47,8 @@ def _prospect(each: Prospect, hosts: list[str], paint: Painter) -> list[str]:
     lines = [f"{paint(word.ljust(8), ink)} {paint(each.topic.ljust(24), Ink.BOLD)}{names}"]
     lines += labelled("found", finding.found)
     lines += [line for detail in finding.details for line in labelled("", detail)]
-    if finding.expected:
-        lines += labelled("expected", finding.expected)
-    if finding.hint:
-        lines += labelled("fix" if finding.status is Status.FAIL else "next", finding.hint)
-    return lines
+    lines += labelled("expected", finding.expected)
+    return lines + labelled("fix" if finding.status is Status.FAIL else "next", finding.hint)
 
 
 def _summary(outcomes: Sequence[Outcome[Foreseen]], paint: Painter) -> list[str]:

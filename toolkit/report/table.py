@@ -82,9 +82,9 @@ def unjudged(error: ToolkitError | None) -> str:
 
 
 def labelled(label: str, text: str, *, indent: int = 9) -> list[str]:
-    """``label  text``, wrapped so that continuation lines stand below the text."""
+    """``label  text``, wrapped so that continuation lines stand below it; no text, no line."""
     head = " " * indent + label.ljust(10)
-    return wrapped(as_called(text), first=head, rest=" " * len(head)) or [head.rstrip()]
+    return wrapped(as_called(text), first=head, rest=" " * len(head))
 
 
 def error_lines(error: ToolkitError, paint: Painter) -> str:

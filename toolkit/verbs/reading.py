@@ -133,7 +133,7 @@ def read_each(
     :param earlier: beside it what the ports counted in an earlier run.
     :param more: asks what turns on what the node has said.
     """
-    return read_meanwhile(fleet, folder, lambda: work, title=title, earlier=earlier)
+    return read_meanwhile(fleet, folder, lambda: work, title=title, earlier=earlier, more=more)
 
 
 def read_meanwhile(
@@ -143,6 +143,7 @@ def read_meanwhile(
     *,
     title: str = "reading",
     earlier: bool = False,
+    more: Callable[[Transport, Evidence], Evidence] | None = None,
 ) -> list[Outcome[T]]:
     """The same by work that is made, and imported, while the first nodes are asked.
 

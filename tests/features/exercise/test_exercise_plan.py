@@ -359,3 +359,13 @@ def test_the_leaf_of_a_port_is_told_by_the_fabrics_list_word_for_word() -> None:
     assert told.text.split("\n") == [*DISCOVERED.split("\n")[7:9], "", ""]
     one = view("gpu1", evidence, look().plus([told]))
     assert [one.leaf(each) for each in devices(one)][:2] == ["leaf01", ""]
+
+
+def test_the_terms_are_those_that_were_asked_for() -> None:
+    assert read_terms(1, 2, "mlx5_1", every=True) == ExerciseTerms(1, 2, "mlx5_1", every=True)
+    assert read_terms(60, 1, "", every=False).seconds == 60
+    for seconds, gigabytes in ((0, 1), (61, 1), (1, 0)):
+        with pytest.raises(
+            UsageError, match=f"--(seconds {seconds}|gigabytes {gigabytes}): a test"
+        ):
+            read_terms(seconds, gigabytes, "", every=False)

@@ -78,6 +78,7 @@ def test_a_look_tells_what_role_and_site_want_and_writes_nothing(
     assert site.run() is ExitCode.FAILED
     out = capsys.readouterr().out
     assert "gpu[01-02]" in out
+    assert f"\n  {FIRST} ConnectX7\n" in out
     assert "ATS_ENABLED                    True(1)              wanted 0" in out
     assert "Broadcom" in out
     assert not written(site)

@@ -264,9 +264,9 @@ def site_key(node: Node, want: Want) -> Finding:
         return not_applicable(lacks)
     expected = f"signs with {want.signing.key} and {want.signing.certificate}"
     key, certificate = node.configured_key, node.configured_certificate
-    by_default = not key and not certificate and node.own_key is not None
-    if by_default and node.own_key and node.own_key[0] == want.signing.certificate:
-        return passed(f"signs with {node.own_key[0]}, which is where it looks by itself")
+    own = node.own_key if not key and not certificate else None
+    if own is not None and own[0] == want.signing.certificate:
+        return passed(f"signs with {own[0]}, which is where it looks by itself")
     if (key, certificate) == (want.signing.key, want.signing.certificate):
         return passed(expected)
     found = f"{key or 'its own key'} and {certificate or 'its own certificate'}"

@@ -98,10 +98,8 @@ def run_lines(row: RunRow, paint: Painter) -> list[str]:
     """One run in full: who, why, how it ended, and where each host was left."""
     lines = [f"{paint(row.id, Ink.BOLD)}  {row.verb}, {row.state}"]
     lines += labelled("who", f"{row.who}, {_time(row.began)}", indent=2)
-    if row.reason:
-        lines += labelled("why", row.reason, indent=2)
-    if row.undoes:
-        lines += labelled("undoes", row.undoes, indent=2)
+    lines += labelled("why", row.reason, indent=2)
+    lines += labelled("undoes", row.undoes, indent=2)
     for turn in row.turns:
         lines += labelled("turn", _turn(turn), indent=2)
     lines.append("")
@@ -134,19 +132,16 @@ def _trouble(host: HostRow, paint: Painter) -> list[str]:
     told = _detail(host.events[-1][3])
     lines = ["", f"{paint('failed', Ink.RED)}   {clean(host.name)}"]
     error, fails = str(told.get("error", "")), told.get("fails")
-    for number, line in enumerate(error.split("\n") if error else []):
+    for number, line in enumerate(error.split("\n")):
         lines += labelled("" if number else "found", line)
-    if told.get("hint"):
-        lines += labelled("next", str(told["hint"]))
-    if isinstance(fails, list) and fails:
+    lines += labelled("next", str(told.get("hint") or ""))
+    if isinstance(fails, list):
         lines += labelled("fails", ", ".join(map(str, fails)))
     for name in ("missed", "blocked"):
         listed = told.get(name)
         for each in listed if isinstance(listed, list) else []:
             lines += labelled(name, str(each))
-    if told.get("busy"):
-        lines += labelled("no reset", str(told["busy"]))
-    return lines
+    return lines + labelled("no reset", str(told.get("busy") or ""))
 
 
 def history_table(rows: Iterable[tuple[str, RunRow]], paint: Painter) -> list[str]:

@@ -59,8 +59,7 @@ def _node(each: NicReading, paint: Painter, *, planned: bool, verbose: bool) -> 
         yield from labelled("not", f"{block.card} {block.wish}: {block.reason}")
     for step in each.steps:
         yield from labelled("did", step)
-    if each.failed:
-        yield from labelled("failed", each.failed)
+    yield from labelled("failed", each.failed)
     if each.plan.owed or each.steps:
         yield from labelled("next", COLD)
 

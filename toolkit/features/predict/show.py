@@ -8,6 +8,7 @@ from toolkit.compat.throughput import Range
 from toolkit.features.predict.plan.jobs import JobState, JobVerdict
 from toolkit.features.predict.plan.quoted import Quoted
 from toolkit.features.predict.plan.totals import NodeTotal, Prediction, Return, model_size
+from toolkit.plural import figure
 from toolkit.report.document import Json, picked
 from toolkit.report.table import Ink, Painter, clean, columns, wrapped
 from toolkit.throughput.estimate import Estimate
@@ -201,12 +202,8 @@ def _times(found: Return, *spans: Range) -> tuple[str, ...]:
 
 def _seconds(span: Range, *, shown: bool) -> str:
     """:param shown: the value as well, not only what it may be."""
-
-    def said(value: float) -> str:
-        return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
-
-    bounds = f"{said(span.low)}-{said(span.high)}"
-    return f"{said(span.value)} ({bounds})" if shown else bounds
+    bounds = f"{figure(span.low)}-{figure(span.high)}"
+    return f"{figure(span.value)} ({bounds})" if shown else bounds
 
 
 def as_json(host: str, found: Prediction) -> dict[str, Json]:
