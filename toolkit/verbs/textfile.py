@@ -1,4 +1,4 @@
-"""A file for node_exporter's textfile collector: whole or not at all."""
+"""The files that reports are written to, that of node_exporter's textfile collector too."""
 
 from __future__ import annotations
 
@@ -48,3 +48,23 @@ def open_textfile(file: Path) -> Beside:
         return open_beside(file, 0o644, exact=True)  # its name has no .prom at its end until then
     except OSError as why:
         raise UsageError(f"--textfile {file}: {why.strerror}", hint="name another file") from why
+
+
+def open_report(option: str, path: str) -> Beside:
+    """The file of a report, opened before any node is asked; to be dropped if nothing comes.
+
+    :raises UsageError: no file can be there.
+    """
+    if option == "textfile":
+        return open_textfile(textfile_at(path))
+    file = Path(path)
+    if file.is_dir():
+        raise UsageError(f"{file} is a folder", hint=f"name a file: --{option} nodes.{option}")
+    if not file.parent.is_dir():
+        raise UsageError(f"{file.parent}: no such folder", hint="make it, or name another")
+    try:
+        return open_beside(file)
+    except OSError as why:
+        raise UsageError(
+            f"--{option} {file}: {why.strerror}", hint="name a file that can be written"
+        ) from why

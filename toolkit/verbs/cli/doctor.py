@@ -69,7 +69,6 @@ def doctor(said: Said) -> ExitCode:
       invoke doctor --from evidence/ --profile dmabuf
       invoke doctor topo.txt dmesg.log.xz ticket-4711.tar.gz
       nvidia-smi topo -m | invoke doctor -
-      invoke doctor --from topo=topo.txt,dmesg=dmesg.txt
       invoke doctor --hosts gpu[001-002] --nccl-log job.log
       invoke doctor --hosts gpu[001-128] --nccl-version 2.27
       invoke doctor --hosts gpu[001-128] --bmc-user ops --bmc-password-file pw --bmc-map bmcs
@@ -83,13 +82,13 @@ def doctor(said: Said) -> ExitCode:
     _refuse_part(said)
     session = Session.begin("doctor", said)
     wants = session.wants()
-    aside: list[Foreign] = []
     if said.text("kernel") or said.flag("next_boot"):  # another kernel than the one that runs
         from toolkit.verbs.cli.forecast import foretell  # noqa: PLC0415 only they pay for it
 
         return foretell(session, wants)
+    aside: list[Foreign] = []
+    gathered = Gathered(wants)
     with textfile(session, _metrics) as teller:
-        gathered = Gathered(wants)
         outcomes = _examined(session, wants, aside, gathered)
         between = gathered.verdicts()
         code = worst([session.ended(outcomes, code_of), _between_them(between)])

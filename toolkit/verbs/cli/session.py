@@ -32,7 +32,7 @@ from toolkit.verbs.access import (
     state_dir,
     wanted,
 )
-from toolkit.verbs.textfile import open_textfile, textfile_at
+from toolkit.verbs.textfile import open_report
 from toolkit.want import CONSUMERS, Want, consumer
 
 if TYPE_CHECKING:  # nodes are asked while what judges and reports them is imported
@@ -58,7 +58,10 @@ class Session:
     def begin(cls, verb: str, said: Said) -> Session:
         """:raises UsageError: a report that was asked for could not be written at the end."""
         named = [each.name for each in TAKEN.get(verb, ()) if each.file and said.text(each.name)]
-        files = {name: _opened(said, name) for name in named}
+        files: dict[str, Beside] = {}
+        for name in named:
+            files[name] = open_report(name, said.text(name))
+            said.at_end.callback(files[name].drop)  # gone at the end if nothing came
         if "out" not in files:
             _try_out(said)
         now = datetime.now(UTC)
@@ -391,25 +394,3 @@ def _try_out(said: Said) -> None:
         raise UsageError(
             f"--out {out}: {why.strerror}", hint="name a place that can be written: --out PLACE"
         ) from why
-
-
-def _opened(said: Said, option: str) -> Beside:
-    """The file of a report, opened before any node is asked; gone at the end if nothing came.
-
-    :raises UsageError: no file can be there.
-    """
-    file = Path(said.text(option))
-    if option == "textfile":
-        file = textfile_at(said.text(option))
-    if file.is_dir():
-        raise UsageError(f"{file} is a folder", hint=f"name a file: --{option} nodes.{option}")
-    if not file.parent.is_dir():
-        raise UsageError(f"{file.parent}: no such folder", hint="make it, or name another")
-    try:
-        opened = open_textfile(file) if option == "textfile" else open_beside(file)
-    except OSError as why:
-        raise UsageError(
-            f"--{option} {file}: {why.strerror}", hint="name a file that can be written"
-        ) from why
-    said.at_end.callback(opened.drop)
-    return opened
