@@ -213,3 +213,10 @@ def called_within(verb: str) -> str:
     typed = (word for word in sys.argv[1:] if word.rpartition(".")[2] == verb)
     name = next(typed, "")
     return name[: len(name) - len(verb)]
+
+
+def as_called(text: str) -> str:
+    """Words with a command of ours, as it is called here: they are written for a checkout."""
+    if "./invokew" not in text or (PACKAGE.parent / "invokew").is_file():
+        return text
+    return text.replace("./invokew", program())

@@ -13,6 +13,11 @@ def counted(number: int, noun: str, one: str = "", more: str = "") -> str:
     return " ".join(word for word in words if word)
 
 
+def figure(value: float) -> str:
+    """Three digits of a number, or all that stand before its point: "0.123", "9.88", "1235"."""
+    return f"{value:.3g}" if value < 999.5 else f"{value:.0f}"
+
+
 def sized(count: int) -> str:
     """Bytes as a reader takes them in: "64 MiB", rounded down; below one, "500 bytes"."""
     return f"{count >> 20} MiB" if count >> 20 else f"{count} bytes"

@@ -20,8 +20,7 @@ from pathlib import Path
 from tests.bench.judge import captured, resident_mib, unlike
 from toolkit.checks.agreement import Agreement
 from toolkit.checks.outliers import compare
-from toolkit.features.compare.cli import sheeting
-from toolkit.features.compare.show import text
+from toolkit.features.compare.cli import sheeting, text
 from toolkit.report.table import Painter
 from toolkit.verbs.each import on_saved
 from toolkit.verbs.saved import read_saved

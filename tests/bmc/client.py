@@ -8,7 +8,7 @@ from tests.bmc.simulator import Simulator
 from toolkit.evidence import Frame
 from toolkit.redfish.client import Bmc
 from toolkit.redfish.http import BmcLimits
-from toolkit.redfish.trust import BmcTrust, Login
+from toolkit.redfish.tls import BmcTrust, Login
 
 QUICK = BmcLimits(connect_s=5, answer_s=5, total_s=20)
 

@@ -26,7 +26,7 @@ from toolkit.evidence import State
 from toolkit.redfish.client import Bmc, failed
 from toolkit.redfish.http import BmcLimits
 from toolkit.redfish.registry import RegistryCache
-from toolkit.redfish.trust import BmcTrust, Login
+from toolkit.redfish.tls import BmcTrust, Login
 
 HASTY = BmcLimits(connect_s=2, answer_s=0.5, total_s=3)
 

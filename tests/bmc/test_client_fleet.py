@@ -26,7 +26,7 @@ from toolkit.redfish.access import BmcAccess, BmcPlace
 from toolkit.redfish.fleet import BmcFleet, open_bmcs
 from toolkit.redfish.reader import Reader
 from toolkit.redfish.resource import Resource
-from toolkit.redfish.trust import BmcTrust, Login
+from toolkit.redfish.tls import BmcTrust, Login
 from toolkit.ssh.pool import Interrupted, run_all
 from toolkit.verbs.access import Access, Fleet
 from toolkit.verbs.doctor import gather
@@ -189,7 +189,7 @@ import sys
 from toolkit.redfish.fleet import open_bmcs
 from toolkit.redfish.access import BmcAccess
 from toolkit.hosts.host import Host
-from toolkit.redfish.trust import Login, BmcTrust
+from toolkit.redfish.tls import Login, BmcTrust
 address, ca, user, password = sys.argv[1:]
 host = Host("gpu1", bmc=address)
 with open_bmcs(BmcAccess(Login(user, password), BmcTrust(ca=ca), {}, 600), (host,)) as bmcs:

@@ -17,7 +17,7 @@ from toolkit.errors import BmcLogin, BmcRefused
 from toolkit.evidence import Evidence, State
 from toolkit.redfish.http import BmcLimits
 from toolkit.redfish.registry import RegistryCache
-from toolkit.redfish.trust import BmcTrust
+from toolkit.redfish.tls import BmcTrust
 
 EVERY = sorted(PERSONAS)
 

@@ -19,7 +19,7 @@ from toolkit.errors import BmcLogin
 from toolkit.redfish.client import Bmc
 from toolkit.redfish.http import BmcLimits
 from toolkit.redfish.registry import RegistryCache
-from toolkit.redfish.trust import BmcTrust, Login
+from toolkit.redfish.tls import BmcTrust, Login
 
 pytestmark = pytest.mark.bmc
 

@@ -14,7 +14,7 @@ from toolkit.evidence import State
 from toolkit.hosts.host import Host
 from toolkit.redfish.access import BmcAccess
 from toolkit.redfish.fleet import open_bmcs
-from toolkit.redfish.trust import BmcTrust, Login
+from toolkit.redfish.tls import BmcTrust, Login
 from toolkit.ssh.pool import run_all
 
 LATENCY_S = 0.1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -42,9 +43,12 @@ def kernel_of(box: Sandbox) -> str:
     return box.kernel("6.1." if any("6.1." in each for each in box.kernels) else "6.")
 
 
-def place_package(box: Sandbox, version: str = VERSION) -> str:
+def place_package(
+    box: Sandbox, version: str = VERSION, *, values: Mapping[str, str] | None = None
+) -> str:
     """Our DKMS package, as a bundle would place it; returns its folder."""
-    values = {"driver": version, "version": version, "driver_dkms": DRIVER, "ofed_dkms": OFED}
+    usual = {"driver": version, "version": version, "driver_dkms": DRIVER, "ofed_dkms": OFED}
+    values = values or usual
     folder = f"/usr/src/nvidia-peermem-{version}"
     box.write(f"{folder}/dkms.conf", render_text("dkms/peermem.conf.j2", values))
     for name in ("before-build", "after-build"):

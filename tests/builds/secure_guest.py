@@ -21,8 +21,8 @@ from toolkit.built.plan.model import Built, BuiltFile, Inputs, Part
 from toolkit.built.plan.signature import unsigned
 from toolkit.built.signing import Signing, open_signing
 from toolkit.evidence import Evidence
-from toolkit.features.enrol.io import script as enrol_script
 from toolkit.features.enrol.run import read_der
+from toolkit.features.enrol.run import script as enrol_script
 from toolkit.node.collect import probe_script
 
 PASSWORD = "bcdefghijklm"  # noqa: S105 for a guest that lives a minute

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,22 @@ def test_a_build_cannot_write_to_its_ground(hanging: Sandbox, path: str) -> None
         text = run_job(SandboxJob("hang", str(box.root), script, 100, ""))
         assert f"touch: cannot touch '{path}': Read-only file system" in text
         assert not box.path(path).exists()
+
+
+def test_what_a_build_registers_as_an_alternative_is_gone_with_its_view(hanging: Sandbox) -> None:
+    """OFED's own script registers its headers, below a /usr/src that ends with the build."""
+    kept = ("etc/alternatives/made", "var/lib/dpkg/alternatives/made")
+    with hanging.branch() as box:
+        made = "update-alternatives --install /usr/src/made made /usr/src/hang-1 17"
+        shown = "ls -l /etc/alternatives/made /var/lib/dpkg/alternatives/made /etc/alternatives/awk"
+        box.write("/usr/src/hang-1/hang.sh", f"#!/bin/sh\n{made} && {shown}\nexit 1\n", 0o755)
+        before = box.read("var/lib/dpkg/alternatives/awk")
+        order = replace(_order(box, 60), writable=True)
+        text = run_job(SandboxJob("x", "", build_script(order, root=str(box.root)), 100, ""))
+        assert "/etc/alternatives/made -> /usr/src/hang-1" in text
+        assert "/etc/alternatives/awk -> " in text
+        assert [each for each in kept if os.path.lexists(box.path(each))] == []
+        assert box.read("var/lib/dpkg/alternatives/awk") == before
 
 
 def test_what_others_left_in_dkms_takes_no_part(hanging: Sandbox) -> None:

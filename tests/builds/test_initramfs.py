@@ -12,7 +12,7 @@ from dev.lab.trees import base, releases
 from tests.builds.sandbox import Done, Sandbox
 from tests.scripts.engine import bundle_of, sent
 from toolkit.evidence import Evidence
-from toolkit.facts.boot.initramfs import Initramfs
+from toolkit.facts.boot.kernel import Initramfs
 from toolkit.facts.node.node import Node
 from toolkit.node.collect import probe_script
 from toolkit.node.deliver import rollback_script

@@ -6,8 +6,7 @@ import pytest
 
 from tests.builds.secure_guest import PASSWORD, Story
 from toolkit.evidence import Evidence
-from toolkit.facts.firmware.mok import Mok, parse_mok
-from toolkit.facts.firmware.secureboot import Enrolment, SecureBoot
+from toolkit.facts.firmware.secureboot import Enrolment, Mok, SecureBoot, parse_mok
 from toolkit.features.enrol.plan import AT_THE_CONSOLE, EnrolStanding, EnrolWish, standing
 
 pytestmark = [pytest.mark.builds, pytest.mark.uefi]

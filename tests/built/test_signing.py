@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import tempfile
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,11 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.built.test_store import BUILT
 from tests.evidence.modules import signed as message_by
 from toolkit.built.io.openssl import Certificate
 from toolkit.built.io.signing_key import take_key, takes_secret
+from toolkit.built.plan.model import BuiltFile
 from toolkit.built.plan.signature import digest_for, unsigned, with_signature
-from toolkit.built.signing import Signer, open_signing
+from toolkit.built.signing import Signer, Signing, open_signing
 from toolkit.cli import main
 from toolkit.errors import ExitCode, ToolkitError, Unparsable, Unsupported, UsageError
 from toolkit.facts.modules.signature import MAGIC, parse_signature
@@ -92,6 +95,30 @@ def test_the_digest_is_that_of_the_kernel(config: dict[str, str], digest: str) -
 def test_an_unknown_digest_is_refused() -> None:
     with pytest.raises(Unsupported, match="'md4'"):
         digest_for({"CONFIG_MODULE_SIG_HASH": "md4"})
+
+
+class _Pen(Signer):
+    """It says what it was asked to sign, and how."""
+
+    def __init__(self) -> None:
+        return
+
+    def sign(self, module: bytes, digest: str) -> bytes:
+        return digest.encode() + b" of " + module[4:8]
+
+
+def test_each_module_of_a_build_is_signed_anew_and_nothing_else() -> None:
+    log = BuiltFile("make.log", b"signed m.ko")
+    two, three = b"\x7fELFtwo.", b"\x7fELFthre"
+    files = (log, BuiltFile("a.ko", two), BuiltFile("b.ko", with_signature("b.ko", three, b"old")))
+    built = replace(BUILT, files=files)
+    found = Signing(_Pen()).signed(built, {"CONFIG_MODULE_SIG_HASH": "sha384"})
+    assert found.inputs == built.inputs
+    assert found.files == (
+        log,
+        BuiltFile("a.ko", with_signature("a.ko", two, b"sha384 of two.")),
+        BuiltFile("b.ko", with_signature("b.ko", three, b"sha384 of thre")),
+    )
 
 
 def _key(folder: Path, mode: int, text: str = "-----BEGIN PRIVATE KEY-----\n") -> str:

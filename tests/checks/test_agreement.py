@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.evidence.board import BOARD, GPUS, HCAS
-from tests.evidence.build import INFINIBAND, node
+from tests.evidence.build import INFINIBAND, PROPRIETARY, node
 from tests.evidence.frames import DENIED, Override
 from toolkit.checks.agreement import RULES, Agreement, SetVerdict, SmallSheets
 from toolkit.checks.check import Impact, Status
@@ -28,6 +28,10 @@ def gids(*entries: tuple[str, str]) -> str:
         f"{PORT}/gids/{index}:{address}\n{PORT}/gid_attrs/types/{index}:{kind}\n"
         for index, (kind, address) in enumerate(entries)
     )
+
+
+def pkeys(*keys: str) -> str:
+    return "".join(f"{PORT}/pkeys/{index}:{key}\n" for index, key in enumerate(keys))
 
 
 def netted(mtu: int) -> str:
@@ -92,6 +96,18 @@ ROWS = [
         f"{V2} link-local", f"{V2} IPv4", id="gid-index",
     ),
     pytest.param(
+        "between.pkey", {"rdma-gids": pkeys("0x8001", "0xffff")},
+        {"rdma-gids": pkeys("0xffff", "0x8001")}, "0xffff", "0x8001", id="pkey-order",
+    ),
+    pytest.param(
+        "between.hca-name", {}, {"infiniband": INFINIBAND.replace("mlx5_0/", "mlx5_7/")},
+        "mlx5_7", "mlx5_0", id="hca-name",
+    ),
+    pytest.param(
+        "between.driver", {}, {"nvidia-version": PROPRIETARY},
+        "580.126.16 proprietary", "580.126.16 open", id="driver",
+    ),
+    pytest.param(
         "between.nccl", {"nccl-conf": "NCCL_IB_TC=106\n", "consumer-settings": ""},
         {"nccl-conf": "NCCL_IB_TC=0\n"}, "0", "106", id="nccl",
     ),
@@ -136,9 +152,51 @@ def test_a_gpu_that_is_further_from_its_hca_than_on_the_others_is_named() -> Non
     assert fails == {"between.gpu-rail"}, "a device that is missing is no other rate or layer"
 
 
+def test_an_hca_that_hangs_on_the_other_socket_is_named() -> None:
+    agreement, small = Agreement(Want()), SmallSheets()
+    for name in NAMES:
+        board = BOARD.but(HCAS[0], numa=1) if name == "gpu007" else BOARD
+        agreement.take(small.make(name, node({"hostname": f"{name}\n"}, board=board)))
+    [one] = {each.rule.id: each for each in agreement.verdicts()}["between.numa"].differing
+    assert (one.hosts, one.items, one.value) == (("gpu007",), (HCAS[0],), "NUMA node 1")
+
+
+LIMITED: Frames = {"rdma-gids": pkeys("0x7fff")}
+FULL: Frames = {"rdma-gids": pkeys("0xffff")}
+
+
+def test_limited_members_of_a_partition_reach_full_ones_alone() -> None:
+    found = judged(dict.fromkeys(NAMES[1:], FULL) | {NAMES[0]: LIMITED})["between.pkey"]
+    assert found.status is Status.PASS, "one of each two is a full member"
+    found = judged(dict.fromkeys(NAMES, LIMITED))["between.pkey"]
+    assert (found.status, found.found) == (Status.FAIL, "gpu[001-008]")
+    mixed = dict.fromkeys(NAMES[:2], LIMITED) | dict.fromkeys(NAMES[2:], FULL)
+    assert judged(mixed)["between.pkey"].found == "gpu[001-002]"
+
+
+def test_the_p_key_that_a_setting_names_is_the_one_that_counts() -> None:
+    second: Frames = {"nccl-conf": "NCCL_IB_PKEY=1\n", "consumer-settings": ""}
+    same: Frames = {"rdma-gids": pkeys("0x8001", "0xffff"), **second}
+    first = judged(others(same, {"rdma-gids": pkeys("0xffff", "0xffff")}))["between.pkey"]
+    assert first.status is Status.PASS
+    [one] = judged(others(same, {"rdma-gids": pkeys("0x8001")}))["between.pkey"].differing
+    assert (one.value, one.norm) == ("none at index 1", "0xffff")
+    far = same | {"nccl-conf": "NCCL_IB_PKEY=10\n"}
+    unread = judged(dict.fromkeys(NAMES, far))["between.pkey"]
+    assert unread.status is Status.UNKNOWN, "beyond what the probe reads"
+    none: Frames = {"rdma-gids": ""}
+    old = judged(dict.fromkeys(NAMES, none))["between.pkey"]
+    assert old.status is Status.UNKNOWN, "an older probe read none"
+
+
+def test_a_driver_that_is_not_loaded_is_no_other_driver() -> None:
+    bare: Frames = {"nvidia-version": "", "module-state": ""}
+    assert judged({"gpu007": bare})["between.driver"].status is Status.PASS
+
+
 def test_each_rule_has_a_row() -> None:
     told = {str(row.values[0]) for row in ROWS}
-    assert {rule.id for rule in RULES} - told == {"between.gpu-rail"}, "above"
+    assert {rule.id for rule in RULES} - told == {"between.gpu-rail", "between.numa"}, "above"
 
 
 def test_a_second_port_that_is_down_is_no_other_rate() -> None:

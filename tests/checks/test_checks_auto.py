@@ -14,8 +14,8 @@ from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN, Row, holds, 
 from tests.evidence.test_laws import NODES
 from toolkit.checks.all import ALL
 from toolkit.checks.check import Status
+from toolkit.checks.consumers.chosen import taken
 from toolkit.checks.consumers.path import dmabuf_gap, peermem_gap
-from toolkit.checks.consumers.taken import taken
 from toolkit.checks.judged import Judged, judge_node
 from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node

@@ -169,6 +169,13 @@ DKMS = [
         {"dkms-status": f"nvidia/535.1: added\nnvidia/{DRIVER}, {KERNEL}, x86_64: installed\n"}),
     Row("prebuilt-modules-beside-a-source", "dkms.state", PASS, "installed",
         {"dkms-status": f"nvidia/{DRIVER}: added\n"}),
+    *(Row(f"ready-made-beside-{source}", "dkms.state", PASS, f"{source}: installed",
+          {"dkms-status": f"{source}/{DRIVER}: added\n"})
+      for source in ("nvidia-open", "nvidia-current", "nvidia-current-open")),
+    *(Row(f"nothing-ready-made-beside-{source}", "dkms.state", FAIL, f"{source}, {KERNEL}: added",
+          {"dkms-status": f"{source}/{DRIVER}: added\n",
+           "kernels": kernel_block(KERNEL, nvidia=source == "nvidia-fs")})
+      for source in ("nvidia", "nvidia-open", "nvidia-current", "nvidia-fs")),
     Row("broken", "dkms.state", FAIL, "knem/1.1: broken",
         {"dkms-status": f"knem/1.1: broken\nnvidia/{DRIVER}, {KERNEL}, x86_64: installed\n"}),
     Row("two-versions", "dkms.state", FAIL, "535.1 and 580.126.16 installed",

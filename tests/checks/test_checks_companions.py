@@ -14,7 +14,7 @@ from toolkit.errors import Unparsable
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.gpu.driver import Flavor
 from toolkit.facts.gpu.gdrcopy import GdrDrv, Sanity, built_for, parse_gdrcopy, parse_sanity
-from toolkit.facts.nccl.mpi import Mpi, parse_mpiname, parse_ompi_info
+from toolkit.facts.nccl.consumers import Mpi, parse_mpiname, parse_ompi_info
 from toolkit.facts.node.node import Node
 from toolkit.want import Want
 
@@ -179,9 +179,20 @@ def test_an_old_gdrdrv_on_a_new_kernel_is_named_as_the_reason() -> None:
 SANITY = "$ gdrcopy_sanity\nTotal: 28, Passed: 26, Failed: {}, Waived: 2\n\nList of waived tests:\n"
 
 
-@pytest.mark.parametrize(("bad", "status"), [(0, PASS), (3, FAIL)])
-def test_a_sanity_run_alone_is_judged(bad: int, status: Status) -> None:
-    frame = Frame("gdrcopy-sanity", State.OK, "imported", SANITY.format(bad))
+COPYBW = "info.mapped: 1\nwrite BW: 18577.5MB/s\nread BW: 620.811MB/s\nclosing gdrdrv\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        (SANITY.format(0), PASS),
+        (SANITY.format(3), FAIL),
+        (COPYBW, PASS),
+        ('Assertion "g != (void*)0" failed at copybw.cpp:130\ngdr_open() failed\n', FAIL),
+    ],
+)
+def test_a_run_of_gdrcopys_tests_alone_is_judged(text: str, status: Status) -> None:
+    frame = Frame("gdrcopy-sanity", State.OK, "imported", text)
     verdict = BY_ID["gdrcopy.driver"](Node(Evidence({frame.key: frame}, True)), Want())
     assert verdict.status is status
 

@@ -100,6 +100,13 @@ TOO_OLD = [
         "see path.selected",
         {**NO_PEERMEM, **CLOSED},
     ),
+    Row(
+        "a-build-that-may-lack-dmabuf-and-sees-peermem",
+        "consumer.too_old",
+        PASS,
+        "NCCL 2.20.5: peermem",
+        libraries(f"{SITE}/nvidia_nccl_cu11-2.20.5.dist-info\n", **{"memory-peers": NV_MEM}),
+    ),
     Row("nothing-installed", "consumer.too_old", NA, "no NCCL", NOTHING),
     Row("not-read", "consumer.too_old", UNKNOWN, "abandoned", {"ucx-info": TIMEOUT}),
     Row(
@@ -134,6 +141,13 @@ TOO_OLD = [
 SETTINGS = [
     Row("healthy", "nccl.env", PASS, "none is set"),
     Row("harmless", "nccl.env", PASS, "1 set, none of these", conf("NCCL_DEBUG=WARN")),
+    Row(
+        "dmabuf-left-on-without-peermem",
+        "nccl.env",
+        PASS,
+        "1 set, none of these",
+        {**conf("NCCL_DMABUF_ENABLE=1"), **NO_PEERMEM},
+    ),
     Row(
         "left-from-debugging",
         "nccl.env",

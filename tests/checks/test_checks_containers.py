@@ -13,7 +13,7 @@ from toolkit.checks.judged import judge_node
 from toolkit.errors import Unparsable
 from toolkit.facts.nccl.containers import Containers, PerJob, parse_containers
 from toolkit.facts.node.node import Node
-from toolkit.facts.rdma.ucx_info import parse_ucx_info
+from toolkit.facts.rdma.ucx import parse_ucx_info
 from toolkit.want import Want
 
 NETNS = "sys/module/ib_core/parameters/netns_mode:Y\n"

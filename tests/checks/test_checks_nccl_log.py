@@ -134,7 +134,28 @@ ROWS = [
     Row("no-log", "nccl.log", NA, "no NCCL log was given"),
     Row("no-channels", "nccl.log", UNKNOWN, "names no network channel", log(HEAD)),
     Row("torn", "nccl.log", UNKNOWN, "are torn", log(HEAD + "nd] via NET/IB/1/GDRDMA\n")),
-    Row("not-a-log", "nccl.log", UNKNOWN, "no line of it is NCCL's", log("hello\n")),
+    Row("not-a-log", "nccl.log", UNKNOWN, "it names no network channel", log("hello\n")),
+    Row(
+        "cuda-failed",
+        "nccl.log",
+        UNKNOWN,
+        "it ended amid: transport/nvls.cc:223: Cuda failure 999",
+        log(HEAD + "gpu01:4:5 [1] transport/nvls.cc:223 NCCL WARN Cuda failure 999 'unknown'\n"),
+    ),
+    Row(
+        "no-verbs-library",
+        "nccl.log",
+        FAIL,
+        "Failed to open libibverbs.so[.1]",
+        log(HEAD.replace("Using network", "x") + AT + "Failed to open libibverbs.so[.1]\n"),
+    ),
+    Row(
+        "no-verbs-library-and-none-needed",
+        "nccl.log",
+        UNKNOWN,
+        "it names no network channel",
+        log(HEAD + AT + "Failed to open libibverbs.so[.1]\n" + AT + "Using network gIB\n"),
+    ),
     Row("both-say-direct", "nccl.agrees", PASS, "the same for 2 edges", log(HEAD + channels())),
     Row(
         "the-node-could-and-the-job-does-not",
@@ -267,6 +288,9 @@ def test_a_build_without_dmabuf_is_named() -> None:
         ("2.30.7", 8, 6, "distance 8 (PHB), limit 6 (P2C)"),
         ("2.12.12", 42, 4, "distance 42 (unknown), limit 4 (PXB)"),
         ("", 8, 5, "distance 8 (PHB or SYS by version), limit 5"),
+        ("", 11, 5, "distance 11 (DIS by version), limit 5"),
+        ("", 12, 5, "distance 12 (unknown by version), limit 5"),
+        ("", 2, 99, "distance 2 (unknown by version), limit 99"),
     ],
 )
 def test_printed_distances_are_those_of_one_version(

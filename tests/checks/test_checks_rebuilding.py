@@ -20,6 +20,8 @@ AFTER = "text /etc/dkms/framework.conf.d/gdr-toolkit-rebuild.conf\n"
 APT = "text /etc/apt/apt.conf.d/zz-gdr-toolkit\n"
 DNF = "text /etc/dnf/plugins/post-transaction-actions.d/gdr-toolkit.action\n"
 DNF_READS = "text /usr/lib/python3.9/site-packages/dnf-plugins/post-transaction-actions.py\n"
+DNF5 = "runs /usr/bin/dnf5\ntext /etc/dnf/libdnf5-plugins/actions.d/gdr-toolkit.actions\n"
+DNF5_READS = "runs /usr/lib64/libdnf5/plugins/actions.so\n"
 ZYPPER = "runs /usr/lib/zypp/plugins/commit/gdr-toolkit\n"
 POSTINST = "runs /etc/kernel/postinst.d/zz-gdr-toolkit\n"
 KERNELS = f"{POSTINST}runs /etc/kernel/header_postinst.d/zz-gdr-toolkit\n"
@@ -77,6 +79,27 @@ ROWS = [
         "called by dnf, new kernels",
         {**ROCKY, **OLD_DKMS},
         there(PROGRAM, DNF, DNF_READS, INSTALL),
+    ),
+    row(
+        "fedora-with-dnf-5",
+        PASS,
+        "called by dnf5, new kernels",
+        {**ROCKY, **OLD_DKMS},
+        there(PROGRAM, DNF5, DNF5_READS, INSTALL),
+    ),
+    row(
+        "dnf-5-does-not-read-the-hook-of-dnf",
+        FAIL,
+        UPDATES,
+        {**ROCKY, **OLD_DKMS},
+        there(PROGRAM, DNF, DNF_READS, "runs /usr/bin/dnf5\n", INSTALL),
+    ),
+    row(
+        "dnf-5-without-its-plugin",
+        FAIL,
+        "dnf does not read its hook: no libdnf5-plugin-actions",
+        {**ROCKY, **OLD_DKMS},
+        there(PROGRAM, DNF5, INSTALL),
     ),
     row("suse", PASS, "called by zypper", {**SUSE, **OLD_DKMS}, there(PROGRAM, ZYPPER)),
     row("nothing-there", FAIL, f"goes unnoticed: {EVERYTHING}", there()),
@@ -166,7 +189,8 @@ def test_each_hook_is_asked_for_on_some_node() -> None:
     nodes = [{**family, **old} for family in ({}, ROCKY, SUSE) for old in ({}, OLD_DKMS)]
     assert BY_ID["peermem.rebuild"].impact is Impact.FRAGILE
     for hook in HOOKS:
-        less = "".join(line for line in lines.splitlines(keepends=True) if hook.path not in line)
-        assert less != lines
+        has = f"{lines}{DNF5}{DNF5_READS}" if hook.id == "dnf5" else lines
+        less = "".join(line for line in has.splitlines(keepends=True) if hook.path not in line)
+        assert less != has
         assert FAIL in {judged(row("", FAIL, "", each, there(less))).status for each in nodes}
-    assert {judged(row("", PASS, "", each, there(lines))).status for each in nodes} == {PASS}
+        assert {judged(row("", PASS, "", each, there(has))).status for each in nodes} == {PASS}

@@ -135,6 +135,23 @@ def test_a_port_that_is_down_has_no_rate() -> None:
     assert "rate of its port is not told" in found(PAIR, perftest(Run(5.0)), beside).found
 
 
+@pytest.mark.parametrize(
+    ("run", "status"),
+    [
+        (Run(49.0, gpu=True), PASS),
+        (Run(24.5, gpu=True), PASS),
+        (Run(24.5), UNKNOWN),
+        (Run(30.0, gpu=True), UNKNOWN),
+        (Run(11.6, gpu=True), UNKNOWN),
+        (Run(12.3, gpu=True), UNKNOWN),
+    ],
+)
+def test_gpu_memory_at_the_rate_of_a_fast_line_needs_no_port_beside_it(
+    run: Run, status: Status
+) -> None:
+    assert found(PAIR, perftest(run)).status is status
+
+
 def test_nccl_itself_says_how_many_ports_of_what_rate() -> None:
     job = nccl_tests(Job(40.0))
     assert found(COLLECTIVE, job).status is UNKNOWN

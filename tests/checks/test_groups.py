@@ -11,7 +11,7 @@ import pytest
 from tests.evidence.build import groups, node
 from tests.invoked import gdr
 from toolkit.checks.all import BY_ID
-from toolkit.checks.comparison import Sheets
+from toolkit.checks.outliers import Sheets
 from toolkit.errors import UsageError
 from toolkit.expect import Expect, ExpectKey
 from toolkit.facts.node.node import Node

@@ -337,6 +337,43 @@ def test_what_a_second_reader_found_silent(text: str, fails: str, tmp_path: Path
     assert judged(text, tmp_path) == (fails, "")
 
 
+# libibverbs warns of each provider that is missing, of adapters that the machine has not too.
+WARNED = (
+    "libibverbs: Warning: couldn't load driver 'libvmw_pvrdma-rdmav34.so': "
+    "libvmw_pvrdma-rdmav34.so: cannot open shared object file: No such file or directory\n"
+)
+LISTED = (
+    "    device                 node GUID\n    ------              ----------------\n"
+    "    mlx5_0              e89e490300356eaa\n"
+)
+DEVINFO = (
+    "hca_id:\tmlx5_0\n\ttransport:\t\t\tInfiniBand (0)\n\tphys_port_cnt:\t\t\t1\n\t\tport:\t1\n"
+    "\t\t\tstate:\t\t\tPORT_ACTIVE (4)\n\t\t\tlink_layer:\t\tInfiniBand\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "fails"),
+    [
+        (f"$ ibv_devinfo\n{WARNED}{DEVINFO}", ""),
+        (f"{WARNED}{DEVINFO}", ""),
+        (f"{WARNED}{LISTED}", ""),
+        (f"$ ibv_devices\n{WARNED}{LISTED}", ""),
+        (f"$ ibv_devinfo\n{WARNED}\n$ ibv_devices\n{LISTED}", ""),
+        (f"{WARNED}No IB devices found\n", "rdma.devices rdma.port"),
+        (
+            "libibverbs: Warning: no userspace device-specific driver found for "
+            "/sys/class/infiniband_verbs/uverbs0\nNo IB devices found\n",
+            "rdma.devices rdma.port",
+        ),
+    ],
+)
+def test_a_provider_that_is_missing_beside_devices_is_no_trouble(
+    text: str, fails: str, tmp_path: Path
+) -> None:
+    assert judged(text, tmp_path)[0] == fails
+
+
 IB = "1b:00.0 Infiniband controller [0207]: Mellanox Technologies MT2910 [15b3:1021]\n"
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.checks.test_told_otherwise import CHECKS, HOSTS, TEXTS, read, stamp, status
 from toolkit.checks.check import Gap, Status
-from toolkit.checks.consumers.taken import taken
+from toolkit.checks.consumers.chosen import taken
 from toolkit.facts.node.node import Node
 from toolkit.facts.text.pasted_logs import last_boot, of_other_boot
 from toolkit.want import PeerPath, Want

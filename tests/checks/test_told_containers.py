@@ -14,7 +14,7 @@ from toolkit.facts.node.node import Node
 from toolkit.want import Want
 
 FAIL, UNKNOWN = Status.FAIL, Status.UNKNOWN
-SMALL, LARGE = 65536, -1
+SMALL, ENOUGH, LARGE = (1 << 30) - 1, 1 << 30, -1
 
 
 # moby api/types/container, HostConfig; podman's inspect says RLIMIT_MEMLOCK and CAP_IPC_LOCK.
@@ -55,7 +55,7 @@ def test_a_container_without_devices_or_memory_to_lock_is_told_by_inspect() -> N
     draw = Random(61)  # noqa: S311 # drawn again the same
     for _ in range(TEXTS):
         rdma, pins = draw.random() < 0.7, draw.random() < 0.5
-        memlock, asks = draw.choice((None, SMALL, LARGE)), draw.random() < 0.5
+        memlock, asks = draw.choice((None, SMALL, ENOUGH, LARGE)), draw.random() < 0.5
         text = inspected(draw, rdma=rdma, memlock=memlock, pins=pins, asks=asks)
         text = draw.choice(("", "$ docker inspect train\n")) + text
         ill = (not rdma and asks) or (rdma and memlock == SMALL and not pins)
@@ -155,6 +155,8 @@ def test_a_pod_that_asks_for_rdma_and_gets_none_is_told_in_each_form() -> None:
         "FailedCreatePodSandBox  5s  kubelet  Failed to create pod sandbox: rpc error: code = "
         "Unknown desc = failed to setup network for sandbox: error adding container to network "
         '"sriov-net": failed to find the pod\'s VF',
+        "FailedPrepareDynamicResources  5s  kubelet  Failed to prepare dynamic resources: "
+        "NodePrepareResources failed for ResourceClaim imex-channel: rpc error: code = x",
         "Failed  5s  kubelet  Error: failed to generate container spec: lstat "
         "/dev/infiniband/uverbs0: no such file or directory",
     ],

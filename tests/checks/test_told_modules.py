@@ -317,6 +317,60 @@ def test_a_fabric_manager_that_is_not_there_is_missed_where_nvswitches_are_told(
     assert status("nvidia.fabricmanager", text) is want
 
 
+def test_the_older_module_alone_is_no_conflict_by_a_list_of_modules() -> None:
+    row = "{} 16384 0\nib_core 442368 2 {},mlx5_ib\n"
+    old, both = row.format(*["nv_peer_mem"] * 2), "nvidia_peermem 16384 0\nnv_peer_mem 16384 0\n"
+    assert status("peermem.legacy_conflict", f"$ lsmod\n{old}") is UNKNOWN
+    assert status("peermem.legacy_conflict", f"$ lsmod\n{both}") is FAIL
+
+
+# NVIDIA's fabric manager, of 535 to 610, and its nvidia-fabricmanager-start.sh.
+STAMPS = (
+    "[Jan 30 2025 10:15:30] [ERROR] [tid 12345] ", "Sep 18 03:19:01 h nv-fabricmanager[41]: ",
+    "Nov 05 13:55:26 node1 nvidia-fabricmanager-start.sh[4756]: ",
+)  # fmt: skip
+NOTHING = (
+    "request to query NVSwitch device information from NVSwitch driver failed with error:WARNING "
+    "Nothing to do [NV_WARN_NOTHING_TO_DO]"
+)
+UP_NOW = "Successfully configured all the available GPUs and NVSwitches to route NVLink traffic."
+
+
+@pytest.mark.parametrize("stamp", STAMPS)
+@pytest.mark.parametrize(
+    ("words", "beside", "want"),
+    [
+        (NOTHING, "", UNKNOWN),
+        (NOTHING, f"$ lspci -nn\n{SWITCH}", FAIL),
+        (NOTHING, FABRIC.format("In Progress", "N/A"), FAIL),
+        (NOTHING, "$ systemctl status x\n\u00d7 nvidia-fabricmanager.service - x\n"
+         "     Loaded: loaded (/x; enabled)\n     Active: failed (Result: exit-code)\n", UNKNOWN),
+        ("fabric manager NVIDIA GPU driver interface version 570.86.15 don't match with driver "
+         "version 570.124.06. Please update with matching NVIDIA driver package.", "", FAIL),
+        ("failed to configure all the available GPUs or NVSwitches", "", FAIL),
+        (UP_NOW, "", Status.PASS),
+        (UP_NOW.replace("GPUs and ", ""), "", Status.PASS),
+    ],
+)  # fmt: skip
+def test_what_the_fabric_manager_says_of_itself(
+    stamp: str, words: str, beside: str, want: Status
+) -> None:
+    assert status("nvidia.fabricmanager", f"{stamp}{words}\n{beside}") is want
+
+
+def test_a_unit_of_the_fabric_manager_that_runs_is_well_by_that_alone() -> None:
+    text = "\u25cf nvidia-fabricmanager.service - x\n  Loaded: loaded (/x; enabled)\n  Active: {}\n"
+    runs, went = (text.format(word) for word in ("active (running) since Fri", "inactive (dead)"))
+    asked = "$ systemctl status nvidia-fabricmanager\n"
+    assert status("nvidia.fabricmanager", asked + runs) is Status.PASS
+    assert status("nvidia.fabricmanager", asked + went) is UNKNOWN
+
+
+def test_of_two_starts_of_the_fabric_manager_the_last_counts() -> None:
+    text = f"{STAMPS[0]}{NOTHING}\n{STAMPS[0]}{UP_NOW}\n"
+    assert status("nvidia.fabricmanager", text) is Status.PASS
+
+
 def test_a_unit_whose_start_failed_has_failed() -> None:
     said = "Job for openibd.service failed because the control process exited with error code.\n"
     assert status("ofed.openibd", f"# systemctl restart openibd\n{said}") is FAIL

@@ -10,7 +10,7 @@ from tests.checks.test_told_otherwise import CHECKS, TEXTS, read, status
 from toolkit.checks.check import Status
 from toolkit.errors import Unparsable
 from toolkit.facts.node.node import Node
-from toolkit.facts.rdma.mlxlink import parse_mlxlink
+from toolkit.facts.rdma.firmware_tools import parse_mlxlink
 from toolkit.want import Want
 
 FAIL, PASS, UNKNOWN, NA = Status.FAIL, Status.PASS, Status.UNKNOWN, Status.NA

@@ -21,6 +21,7 @@ NON_ZERO = "/b/src/modules/transport/ibrc/ibrc.cpp:418: non-zero status: 110 {} 
 NULL = "/dvs/main_nvshmem/src/modules/transport/ibgda/ibgda.cpp:2234: NULL value {}.\n"
 LOGGED = "node2:2621572:2621572 [1] /r/init.cu:995 NVSHMEM WARN {}\n"
 UCX = "[1710151844.440518] [g:4904 :0]   ib_md.c:309  UCX  {}\n"
+LIBFABRIC = "libfabric:679175:1776112406::{}\n"
 NO_MODULE = "neither nv_peer_mem, or nvidia_peermem detected. Skipping transport."
 UNFOUND = "".join(
     UCX.format(f"DEBUG mlx5_0: cuda GPUDirect RDMA is not detected by checking {path}")
@@ -68,6 +69,38 @@ def found(check: str, text: str) -> Finding:
         pytest.param(UNFOUND + NO_DMABUF, REGISTRATION, BROKEN,
                      "UCX: mlx5_0: neither peer memory nor dma-buf detected", MODULE,
                      id="ucx-that-found-neither"),
+        pytest.param(UNFOUND.replace("not detected by checking", "disabled #") + NO_DMABUF,
+                     REGISTRATION, BROKEN, "neither peer memory nor dma-buf", MODULE,
+                     id="ucx-that-found-neither-in-the-words-of-1.12"),
+        pytest.param(UCX.format("WARN  transports 'cuda_ipc','cuda_copy' are not available, please "
+                     "use one or more of: mm, tcp"), REGISTRATION, BROKEN, "not available",
+                     "UCX_MODULE_DIR", id="ucx-without-cuda"),
+        pytest.param(UCX.format("ERROR dmabuf support requested but not found"), REGISTRATION,
+                     BROKEN, "dmabuf support requested", "dma-buf", id="ucx-of-a-gpu-without"),
+        pytest.param(LIBFABRIC.format("efa:mr:efa_mr_reg_impl():89<warn> Unable to register MR of "
+                     "4096 bytes: Bad address, flags 0, ibv pd: 0x37, mr reg count 2"),
+                     REGISTRATION, BROKEN, "libfabric: Unable to register", "memory of a GPU",
+                     id="libfabric-of-gpu-memory"),
+        pytest.param("libfabric:efa:mr:efa_mr_reg_impl():402<warn> Unable to register MR: Cannot "
+                     "allocate memory\n", REGISTRATION, BROKEN, "Unable to register", MEMLOCK,
+                     id="libfabric-before-it-told-the-process"),
+        pytest.param("2026-05-16T16:39:51.208Z" + LIBFABRIC.format("core:core:fi_getinfo_():139"
+                     "<warn> fi_getinfo: provider efa output empty list"), PAIR, UNKNOWN,
+                     "output empty list", "fi_info -p efa", id="libfabric-without-adapters"),
+        pytest.param(LIBFABRIC.format("efa:av:efa_ah_alloc():147<warn> ibv_create_ah failed with "
+                     "EINVAL. Local GID: fe80::1"), PAIR, UNKNOWN, "ibv_create_ah", "roce.gid",
+                     id="libfabric-without-an-address-handle"),
+        pytest.param("E0331 12:03:04.2 560 rdma_endpoint.cpp:385] [Handshake] Failed to modify QP "
+                     "to RTR, check mtu, gid: Connection timed out [110]\n", PAIR, UNKNOWN,
+                     "Failed to modify QP", "roce.gid", id="a-transfer-engine-that-cannot-connect"),
+        pytest.param("Failed to modify QP to RTR\n", PAIR, UNKNOWN, "modify QP", "roce.gid",
+                     id="rc-pingpong"),
+        pytest.param("[application][error] RegisterRdmaMemoryRegion failed! addr:0x7f, size:9437, "
+                     "errno:22 (Invalid argument)\n", REGISTRATION, BROKEN, "errno:22", MODULE,
+                     id="a-program-of-amd"),
+        pytest.param("E0605 17:54:16.8 17 context.cpp:19] Failed to register memory 0x7f56: "
+                     "Numerical result out of range [34]\n", REGISTRATION, BROKEN, "[34]",
+                     "max_mr_size", id="more-than-the-adapter-takes"),
         pytest.param(PERFTEST.format("NVIDIA H100"), PAIR, BROKEN, "no peer memory",
                      "path.selected", id="perftest-without-its-title"),
         pytest.param(PERFTEST.format("NVIDIA GeForce RTX 4090"), PAIR, BROKEN,
@@ -141,6 +174,80 @@ def test_a_stub_is_told_by_what_modinfo_says_that_it_depends_on(
     assert found("peermem.stub", f"{text}depends:        {depends}\n").status is status
 
 
+@pytest.mark.parametrize(
+    ("text", "ways"),
+    [
+        (UNFOUND + UCX.format("DEBUG mlx5_0: dmabuf is supported"), "mlx5_0: dma-buf"),
+        (UCX.format("DEBUG mlx5_3: cuda GPUDirect RDMA is detected by checking /sys/x/version"),
+         "mlx5_3: peer memory"),
+        (UCX.format("DEBUG mlx5_3: cuda GPUDirect RDMA is enabled"), "mlx5_3: peer memory"),
+    ],
+)  # fmt: skip
+def test_a_way_that_ucx_found_is_told(text: str, ways: str) -> None:
+    told = found(REGISTRATION, text)
+    assert (told.status, told.found.endswith(ways)) == (Status.PASS, True), told.found
+
+
+@pytest.mark.parametrize("name", ["gdr_copy", "cuda_ipc", "rocm_ipc", "xpmem", "ud"])
+def test_what_ucx_can_do_without_is_no_trouble(name: str) -> None:
+    line = UCX.format(f"WARN  transport '{name}' is not available, please use one or more of: cuda")
+    assert parse_verbs_log(line) == ()
+
+
+@pytest.mark.parametrize("level", ["info", "debug", "trace"])
+def test_what_libfabric_says_in_passing_is_no_trouble(level: str) -> None:
+    line = f"efa:mr:efa_mr_reg_impl():402<{level}> Unable to register MR: Bad address"
+    assert parse_verbs_log(LIBFABRIC.format(line)) == ()
+
+
+def test_a_driver_that_started_no_gpu_is_told_by_the_log_alone() -> None:
+    text = "[    8.600582] NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x25:0x65:1468)\n"
+    told = found("nvidia.present", text)
+    assert (told.status, "0000:01:00.0" in told.found) == (BROKEN, True)
+
+
+def test_a_port_whose_link_is_up_and_that_is_down_is_not_sent_to_its_cable() -> None:
+    text = (
+        "CA 'mlx5_7'\n\tCA type: MT4124\n\tNumber of ports: 1\n\tFirmware version: 20.28.4000\n"
+        "\tPort 1:\n\t\tState: Down\n\t\tPhysical state: LinkUp\n\t\tRate: 200\n"
+        "\t\tBase lid: 65535\n\t\tLink layer: {}\n"
+    )
+    assert "virtual function" in found("rdma.port", text.format("InfiniBand")).hint
+    assert "cable, transceiver" in found("rdma.port", text.format("Ethernet")).hint
+
+
+def test_a_list_that_column_has_padded_is_read_and_a_net_device_that_is_down_is_no_port() -> None:
+    text = (
+        "mlx5_0   port  1  ==>  ibp26s0        (Down)  # 1/8 infiniband\n"
+        "mlx5_1   port  1  ==>  enp27s0f0np0   (Up)\n"
+    )
+    assert found("rdma.port", text).status is not BROKEN
+    assert "cannot read" not in found("rdma.devices", text).found
+
+
+# drivers/pci/pcie/aer.c and err.c, of 5.4 and of 6.12.
+PORT = "[    9.123456] pcieport 0000:00:03.0: AER: {} error {} 0000:00:03.0\n"
+HOPELESS = "[    9.123456] {} 0000:03:00.0: AER: can't recover (no error_detected callback)\n"
+
+
+@pytest.mark.parametrize(
+    ("severity", "driver", "status"),
+    [
+        ("Multiple Uncorrected (Fatal)", "nvidia", BROKEN),
+        ("Uncorrectable (Fatal)", "mlx5_core", BROKEN),
+        ("Uncorrectable (Non-Fatal)", "nvidia", UNKNOWN),
+        ("Corrected", "mlx5_core", UNKNOWN),
+        ("Multiple Uncorrected (Fatal)", "nvme", UNKNOWN),
+    ],
+)
+@pytest.mark.parametrize("said", ["received:", "message received from"])
+def test_a_fatal_error_of_a_link_is_told_by_the_log_alone(
+    severity: str, driver: str, status: Status, said: str
+) -> None:
+    text = PORT.format(severity, said) + HOPELESS.format(driver)
+    assert found("pcie.fatal", text).status is status
+
+
 def test_what_fails_twice_is_told_once_and_what_is_well_never() -> None:
     failing = NON_ZERO.format("ibv_modify_qp failed")
     fine = "ibv_reg_dmabuf_mr handle 0x1 mr 0x2\n/a/nvshmem/ib.cpp 73 GDR driver version: (2, 4)\n"
@@ -168,6 +275,8 @@ def test_what_a_script_asks_below_its_headings_is_parted() -> None:
         "In nvshmem/src/transport.cpp 10 lines call what failed to register memory.",
         "I wonder why ibv_reg_mr should fail here.",
         "nvidia_peermem is not loaded, says my colleague",
+        "Why does libfabric:efa say that it was unable to register MR?",
+        "We failed to modify QP to RTR since the GID was wrong.",
     ],
 )
 def test_what_a_human_writes_is_no_log(prose: str) -> None:

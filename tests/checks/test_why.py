@@ -21,6 +21,7 @@ from toolkit.checks.why import Quote, chain, matching, quotes
 from toolkit.cli.options import Said
 from toolkit.errors import ExitCode
 from toolkit.evidence import Evidence, Frame, State
+from toolkit.report.plan_text import trigger_name
 from toolkit.report.why import _quoted
 from toolkit.verbs.cli.why import asked as asked_about
 from toolkit.verbs.cli.why import explained
@@ -208,6 +209,9 @@ def test_the_repair_is_what_the_plan_would_do(saved: Path, run: Run) -> None:
     ours = [each for each in plan.changes if any("peermem.stub" in why for why in each.why)]
     assert ours
     assert all(f"{each.action} {each.path}: " in told for each in ours)
+    called = {trigger for each in ours for trigger in each.triggers}
+    then = ", ".join(trigger_name(each) for each in plan.triggers if each in called)
+    assert f"then {then} " in " ".join(told.split())
     heads = [line.split()[0:2] for line in told.split("\n") if "fails (" in line]
     assert [each[-1] if each[0] == "└─" else each[0] for each in heads] == [
         "path.selected",

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pytest
 
-from toolkit.facts.cluster import parse_cluster
+from toolkit.facts.kube import parse_cluster
 from toolkit.features.kubernetes.plan import NodeBundle, PodTerms, parse_terms, stream
 from toolkit.features.kubernetes.run import applying_manifests, reading_manifests
 

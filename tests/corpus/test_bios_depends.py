@@ -19,7 +19,7 @@ from toolkit.facts.firmware.redfish_depends import (
 )
 from toolkit.facts.firmware.redfish_json import Raw
 from toolkit.facts.firmware.redfish_registry import Property
-from toolkit.facts.firmware.redfish_wish import Wish, raw_for
+from toolkit.facts.firmware.redfish_values import Wish, raw_for
 
 WITH_DEPENDENCIES = ("dell", "hpe", "lenovo")
 

@@ -15,7 +15,7 @@ from toolkit.evidence import Evidence
 from toolkit.facts.boot.cmdline import Cmdline, parse_cmdline
 from toolkit.facts.boot.kernel import parse_config, parse_headers, parse_kernels, parse_lockdown
 from toolkit.facts.boot.next_boot import default_entry, parse_boot_entries
-from toolkit.facts.distro import parse_os_release
+from toolkit.facts.distros import parse_os_release
 from toolkit.facts.firmware.machine import parse_cpu, parse_dmi
 from toolkit.facts.gpu.driver import (
     option_values,
@@ -41,7 +41,7 @@ from toolkit.facts.pci.config_space import ConfigSpace
 from toolkit.facts.pci.functions import parse_pci
 from toolkit.facts.pci.iommu import parse_groups
 from toolkit.facts.rdma.devices import parse_infiniband
-from toolkit.facts.rdma.ucx_info import parse_ucx_info
+from toolkit.facts.rdma.ucx import parse_ucx_info
 from toolkit.facts.versions import parse_kernel_release, parse_ofed_version
 
 FILES = sorted(str(path.relative_to(CORPUS)) for path in CORPUS.glob("*/*.txt"))

@@ -16,7 +16,7 @@ from toolkit.errors import ToolkitError
 from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
 from toolkit.features.predict.plan.totals import Prediction, predict
-from toolkit.features.topology.show.picture import way_picture
+from toolkit.features.topology.show.page import way_picture
 from toolkit.features.topology.show.picture_tree import tree_picture
 from toolkit.features.topology.show.view import view
 from toolkit.report.picture import svg

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import signal
 import subprocess
@@ -11,10 +12,12 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import ClassVar
 
 import paramiko
 import pytest
 
+from toolkit.demo import __main__ as serving
 from toolkit.demo import fleet as demo_fleet
 from toolkit.demo.fleet import DemoFleet, reset, start
 from toolkit.errors import UsageError
@@ -257,3 +260,32 @@ def test_closing_a_fleet_ends_what_hangs_on_its_nodes(state: Path) -> None:
         fleet.close()
     assert eventually(lambda: not alive(pid))
     assert not alive(fleet.pid)
+
+
+@pytest.mark.parametrize(("said", "grace"), [("quit\n", [{"grace_s": 0}]), ("", [{}])])
+def test_commands_have_a_while_unless_quit_is_said(
+    state: Path,
+    fleet: DemoFleet,
+    monkeypatch: pytest.MonkeyPatch,
+    said: str,
+    grace: list[dict[str, float]],
+) -> None:
+    class Served:
+        """A server that nobody comes to."""
+
+        ports: ClassVar = {"demo1": 22}
+        stopped: ClassVar[list[dict[str, float]]] = []
+
+        def __init__(self, *_: object) -> None:
+            return
+
+        def serve(self) -> None:
+            return
+
+        def stop(self, **asked: float) -> None:
+            self.stopped.append(asked)
+
+    monkeypatch.setattr(serving, "Server", Served)
+    monkeypatch.setattr("sys.stdin", io.StringIO(said))
+    assert serving.main(["serve", str(state), "demo1"]) == 0
+    assert Served.stopped == grace

@@ -18,7 +18,7 @@ from tests.evidence.frames import ABSENT, TIMEOUT
 from tests.laws import few, sample, tried
 from toolkit.checks.all import ALL
 from toolkit.checks.check import Finding, Status
-from toolkit.checks.consumers.taken import taken
+from toolkit.checks.consumers.chosen import taken
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.node.node import Node
 from toolkit.facts.text.pasted_logs import evidence_of, frames_of

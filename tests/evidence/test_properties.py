@@ -22,7 +22,7 @@ from tests.evidence.machines.losing import counters, devices, logged, without, w
 from tests.laws import few, sample, tried
 from toolkit.checks.all import ALL
 from toolkit.checks.check import Finding, Impact, Status
-from toolkit.checks.consumers.taken import taken
+from toolkit.checks.consumers.chosen import taken
 from toolkit.checks.judged import Judged, judge_node
 from toolkit.compat.gpus import XidAction, xid_rows
 from toolkit.errors import UsageError

@@ -58,7 +58,7 @@ def cut(evidence: Evidence, at: float) -> Evidence:
     return Evidence.parse(text[: max(40, int(len(text) * at))])
 
 
-@tried(60)
+@tried(1000 if NIGHT else 60)
 @given(
     st.lists(
         st.tuples(boards(), LOST, st.sampled_from((1.0, 1.0, 0.3, 0.7)), st.sampled_from(WANTS)),

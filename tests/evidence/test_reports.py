@@ -44,7 +44,7 @@ from toolkit.features.predict.plan.totals import (
     read_node,
 )
 from toolkit.features.predict.plan.what_if import parse_wishes, with_wishes
-from toolkit.features.topology.show import text as topology
+from toolkit.features.topology import cli as topology
 from toolkit.features.topology.show.view import view
 from toolkit.report.ctrf import ctrf
 from toolkit.report.document import Json, ReportRun, Told, document, dumps

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolkit.facts.firmware.bmc_identity import Same, same_machine
-from toolkit.facts.firmware.redfish_bmc import BmcMachine
+from toolkit.facts.firmware.redfish_bmc import BmcMachine, Same, same_machine
 
 UUID = "4c4c4544-0042-3510-8058-b4c04f4d3333"
 TURNED = "44454c4c-4200-1035-8058-b4c04f4d3333"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolkit.facts.pci.acs_kernels import AcsArgument, acs_argument, mistakes_arguments
+from toolkit.facts.pci.acs import AcsArgument, acs_argument, mistakes_arguments
 
 REDIRECT, CONFIG, NONE = AcsArgument.REDIRECT, AcsArgument.CONFIG, None
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from toolkit.errors import Unparsable
-from toolkit.facts.pci.aer import AerCounts, Errors, parse_aer
-from toolkit.facts.pci.numa import count_nodes
+from toolkit.facts.firmware.cpu_setup import count_nodes
+from toolkit.facts.pci.kernel_log import AerCounts, Errors, parse_aer
 
 
 @pytest.mark.parametrize(("text", "count"), [("0\n", 1), ("0-1\n", 2), ("0,8\n", 2), ("0-3,8", 5)])

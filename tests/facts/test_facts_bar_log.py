@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolkit.facts.pci.bar_log import homeless_bars
+from toolkit.facts.pci.kernel_log import homeless_bars
 
 AT = "0000:18:00.0"
 OLD_REFUSED = [

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from toolkit.errors import NeedsRoot, Unparsable
-from toolkit.facts.boot.initramfs import parse_initramfs
-from toolkit.facts.modules.compiler import parse_cc_version, parse_gcc_major, parse_tools
-from toolkit.facts.modules.dkms import parse_dkms_version
+from toolkit.facts.boot.kernel import parse_initramfs
+from toolkit.facts.modules.build_env import parse_cc_version, parse_gcc_major, parse_tools
+from toolkit.facts.modules.dkms import parse_build_failures, parse_dkms_version, parse_make_log
 from toolkit.facts.modules.kernel_modules import parse_modinfo_files
-from toolkit.facts.modules.make_log import parse_build_failures, parse_make_log
 from toolkit.facts.modules.ofed import parse_ofed_folders, parse_openib_conf, parse_unit
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from toolkit.compat.gpus import BEFORE_TURING, Chip, chip, chips
 from toolkit.errors import Unparsable
-from toolkit.facts.firmware.virt import guest_of, parse_detect_virt
+from toolkit.facts.firmware.machine import guest_of, parse_detect_virt
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,17 @@ from toolkit.facts.firmware.virt import guest_of, parse_detect_virt
         ("Amazon EC2", "p5.48xlarge", "amazon"),
         ("Amazon EC2", "g5g.metal", ""),
         ("Red Hat", "KVM", "kvm"),
+        ("Red Hat", "RHEV Hypervisor", "kvm"),
+        ("Red Hat", "Enterprise Linux", ""),
+        ("KVM", "any", "kvm"),
+        ("OpenStack Foundation", "OpenStack Nova", "kvm"),
+        ("Nutanix", "AHV", "kvm"),
+        ("Nutanix", "NX-3170", ""),
+        ("VMware, Inc.", "VMware Virtual Platform", "vmware"),
+        ("Google", "Google Compute Engine", "google"),
+        ("Google", "Izumi", ""),
+        ("innotek GmbH", "VirtualBox", "oracle"),
+        ("Xen", "HVM domU", "xen"),
         ("Dell Inc.", "PowerEdge XE9680", ""),
         ("NVIDIA", "GB200 NVL", ""),
     ],

@@ -12,8 +12,13 @@ from tests.evidence.board import BRIDGE, GIB, Fn, Registers, od, space
 from tests.laws import tried
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.pci.config_space import REDIRECT, Acs, Ats, ConfigSpace, as_read
-from toolkit.facts.pci.link_control import read_link_control, read_sriov
-from toolkit.facts.pci.pcie_caps import card_in_slot, read_express, read_resizable
+from toolkit.facts.pci.pcie_caps import (
+    card_in_slot,
+    read_express,
+    read_link_control,
+    read_resizable,
+    read_sriov,
+)
 
 ADDRESS = "0000:17:00.0"
 

@@ -11,6 +11,7 @@ from toolkit.facts.modules.dkms import (
     DkmsState,
     parse_dkms_confs,
     parse_dkms_status,
+    parse_driver_sources,
 )
 
 BROKEN, ADDED, BUILT, INSTALLED, WEAK = DkmsState
@@ -170,6 +171,16 @@ def test_a_package_that_computes_its_name_is_known_by_its_folder() -> None:
     text = "nvidia-open-580.65.06/dkms.conf:AUTOINSTALL=yes\n"
     (package,) = parse_dkms_confs(text)
     assert (package.name, package.version) == ("nvidia-open", "580.65.06")
+
+
+def test_a_kbuild_tells_the_release_of_a_source_and_is_no_package() -> None:
+    text = (
+        'nvidia-580.142/Kbuild:ccflags-y += -DNV_VERSION_STRING=\\"580.142\\"\n'
+        'nv/kernel-open/Kbuild:EXTRA_CFLAGS += -DNV_VERSION_STRING=\\"535.261.03\\"\n'
+        "nvidia-1/Kbuild:# NV_VERSION_STRING= is set elsewhere\n"
+    )
+    assert parse_driver_sources(text) == {"nvidia-580.142": "580.142", "nv": "535.261.03"}
+    assert parse_dkms_confs(text) == ()
 
 
 def test_modules_named_in_a_loop_are_not_taken_for_names() -> None:

@@ -11,7 +11,7 @@ from tests.evidence.healthy_fabric import devinfo, smi_q
 from toolkit.errors import Unparsable
 from toolkit.facts.gpu.smi_health import SmiHealth
 from toolkit.facts.gpu.smi_query import SmiGpu, SmiReport, parse_smi_csv, parse_smi_query
-from toolkit.facts.nccl.daemons import Daemon, parse_daemons
+from toolkit.facts.nccl.containers import Daemon, parse_daemons
 from toolkit.facts.rdma.devices import Kind, Port, RdmaDevice
 from toolkit.facts.rdma.ibstat import parse_ibdev2netdev, parse_ibstat, parse_ibv_devinfo
 from toolkit.facts.rdma.roce import (

@@ -10,11 +10,11 @@ from tests.evidence.board import BOARD, GIB, GPUS, MIB, space
 from tests.evidence.build import node
 from tests.evidence.healthy_firmware import DMA_OPT_IN, IOMEM, X2APIC_OPT_OUT, dmar, ivrs, setup
 from toolkit.errors import NeedsRoot, NoEvidence, Unparsable
-from toolkit.facts.firmware.acpi import IommuTable, parse_iommu_table
 from toolkit.facts.firmware.cpu_setup import IdleState, parse_setup
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.config_space import ConfigSpace
-from toolkit.facts.pci.link_control import LinkControl, Sriov, read_link_control, read_sriov
+from toolkit.facts.pci.iommu import IommuTable, parse_iommu_table
+from toolkit.facts.pci.pcie_caps import LinkControl, Sriov, read_link_control, read_sriov
 from toolkit.facts.pci.windows import Region, parse_iomem, parse_regions
 
 # --- the table of IOMMUs ---

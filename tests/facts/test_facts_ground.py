@@ -23,7 +23,7 @@ def kernel_of(ground: Ground, release: str = KERNEL) -> GroundKernel:
 def test_the_machine() -> None:
     ground = BOTH.ground
     assert (ground.arch, ground.dkms) == ("x86_64", "3.0.10")
-    assert ground.system == "Debian GNU/Linux 12 (bookworm)"
+    assert ground.distro.pretty == "Debian GNU/Linux 12 (bookworm)"
     assert {"dkms", "g++"} <= ground.tools
     assert ground.room_mb == 50_000_000 // 1024
     assert ground.releases == (KERNEL, OTHER)

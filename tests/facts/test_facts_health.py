@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.evidence.build import INFINIBAND, node
+from toolkit.facts.gpu.smi_health import parse_smi_said
 from toolkit.facts.gpu.smi_query import parse_smi_query
-from toolkit.facts.gpu.smi_said import parse_smi_said
 from toolkit.facts.node.node import Node
 
 HEAD = "Driver Version : 470.1\nAttached GPUs : 1\nGPU 00000000:18:00.0\n    Product Name : X\n"

@@ -81,7 +81,7 @@ def test_a_daemon_is_known_by_its_whole_name_and_its_account(
 
 def test_a_process_that_ended_amid_the_look_still_counts() -> None:
     [found] = holding(users=f"@9\nDevice:\t{UVERBS}\n").users
-    assert (found.pid, found.name, found.daemon) == (9, "?", False)
+    assert (found.pid, found.name, found.daemon, found.group) == (9, "?", False, "")
 
 
 def test_who_is_not_root_sees_no_processes_and_says_so() -> None:

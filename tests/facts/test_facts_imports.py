@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from time import process_time
 
 import pytest
 
-from toolkit.errors import UsageError
+from toolkit.errors import Unparsable, UsageError
 from toolkit.evidence import Evidence, State
 from toolkit.facts.kinds import BY_NAME, KINDS, commanded, named, parted, recognise
-from toolkit.facts.text.pasted_logs import evidence_of, frames_of
+from toolkit.facts.rdma.registration import parse_limits
+from toolkit.facts.text.pasted_logs import evidence_of, frames_of, said
 
 EVIDENCE = Path(__file__).parents[2] / "docs/evidence.md"
 MATRIX = "\tGPU0\tNIC0\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tPIX\t0-31\t0\n"
@@ -59,6 +62,7 @@ KMSG = "[   31.832683] nvidia_peermem: disagrees about version of symbol x\n"
         pytest.param("mlx5_0 port 1 ==> ib0 (Up)\n", "ibdev2netdev", id="ibdev2netdev"),
         pytest.param(" GDS release version: 1.14.0.30\n", "gdscheck", id="gdscheck"),
         pytest.param("Total: 3, Passed: 3, Failed: 0, Waived: 0\n", "gdrcopy-sanity", id="gdr"),
+        pytest.param("write BW: 18577.5MB/s\n", "gdrcopy-sanity", id="gdr-copybw"),
         pytest.param("#      Transport: rc_mlx5\n", "ucx-info", id="ucx-info"),
         pytest.param("MST modules:\n------------\n", "mst-status", id="mst"),
         pytest.param("# dmidecode 3.2\n", "dmidecode", id="dmidecode"),
@@ -148,6 +152,7 @@ KMSG = "[   31.832683] nvidia_peermem: disagrees about version of symbol x\n"
         pytest.param("Feb 10 16:28:06.502716 h kernel: a\n", "dmesg", id="journal-precise"),
         pytest.param("Mon 2025-02-10 16:28:06 UTC h kernel: a\n", "dmesg", id="journal-full"),
         pytest.param("1739204886.502716 h kernel: a\n", "dmesg", id="journal-unix"),
+        pytest.param("kernel: NVRM: x\n", "dmesg", id="what-a-human-left-of-a-line"),
         pytest.param("[    5.261710][    T1] iommu: x\n", "dmesg", id="dmesg-with-caller"),
         pytest.param("[    5.261710 <    0.000010>] iommu: x\n", "dmesg", id="dmesg-delta"),
         pytest.param("[Feb10 16:28] a: b\n[  +0.000003] c\n", "dmesg", id="dmesg-human"),
@@ -200,6 +205,21 @@ def test_no_shape_tries_a_text_in_ever_more_ways(text: str) -> None:
     assert recognise(text) is None
     assert [kind for kind, _ in parted(text + "x")] == [None]
     assert process_time() - began < 10
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        pytest.param(said, "# a" + " " * 20_000 + "x", id="a-heading"),
+        pytest.param(said, "# a" + "=" * 20_000 + "x", id="a-heading-that-is-ruled"),
+        pytest.param(parse_limits, "Lock memory (" * 4_000, id="a-limit-with-no-end"),
+    ],
+)
+def test_no_reader_tries_a_line_in_ever_more_ways(read: Callable[[str], object], text: str) -> None:
+    began = process_time()
+    with suppress(Unparsable):
+        read(text)
+    assert process_time() - began < 2  # quadratic and cubic, they took 4 s and an hour
 
 
 def test_every_kind_is_told_in_the_guide() -> None:
@@ -274,6 +294,33 @@ def test_a_command_by_itself_counts_as_a_prompt_on_any_line_and_prose_does_not()
     (frame,) = frames_of(f"Hello\n{text}", "f")
     assert (frame.key, frame.text) == ("lsmod", "nvidia_peermem 16384 0\n")
     assert frame.source.startswith("lsmod | grep peer,"), "and that it was searched is known"
+
+
+LSMOD = "nvidia_peermem 16384 0\nib_core 442368 2 nvidia_peermem,mlx5_ib\n"
+STATUS = (
+    "Infiniband device 'mlx5_0' port 1 status:\n\tdefault gid:\t fe80::1\n\tbase lid:\t 0x78\n"
+    "\tsm lid:\t\t 0x2\n\tstate:\t\t 4: ACTIVE\n\tphys state:\t 5: LinkUp\n"
+    "\trate:\t\t 400 Gb/sec (4X NDR)\n\tlink_layer:\t InfiniBand\n"
+)
+
+
+def test_a_command_behind_a_greater_than_is_typed_and_its_answer_no_mails_end() -> None:
+    text = f"> ofed_info -s\nMLNX_OFED_LINUX-24.10-1.1.4.0:\n> lsmod | grep peer\n{LSMOD}"
+    frames = {each.key: each.text for each in frames_of(text, "x")}
+    assert frames == {"ofed-info": "MLNX_OFED_LINUX-24.10-1.1.4.0:\n", "lsmod": LSMOD}
+
+
+@pytest.mark.parametrize("title", ["# logs", "## What it printed:", "### DeepEP (2 nodes)"])
+def test_a_title_between_two_texts_is_of_neither(title: str) -> None:
+    text = f"{STATUS}\n{title}\nTests by hand.\n/a/nvshmem/ibrc.cpp:418: non-zero status: 7 x\n"
+    frames = {each.key: each.text for each in frames_of(text, "x")}
+    assert frames["ibstatus"].strip() == STATUS.strip()
+
+
+@pytest.mark.parametrize("line", ["# Out of bounds values : 0 OK", "# nccl-tests version 2.17"])
+def test_a_line_that_a_tool_begins_with_a_hash_is_no_title(line: str) -> None:
+    text = f"MLNX_OFED_LINUX-24.10-1.1.4.0:\n\n{line}\n# Avg bus bandwidth    : 33.3 \n"
+    assert line in {each.key: each.text for each in frames_of(text, "x")}["nccl-tests"]
 
 
 def test_signers_behind_mokutil_are_modinfos() -> None:

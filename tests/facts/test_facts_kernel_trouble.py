@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 
 from toolkit.compat.gpus import XidAction, xid_row, xid_rows
-from toolkit.facts.gpu.kernel_trouble import fallen, sxids, when, xids
-from toolkit.facts.rdma.hca_log import hca_troubles, refused_commands
+from toolkit.facts.gpu.kernel_trouble import fallen, sxids, unstarted, uvm_troubles, when, xids
+from toolkit.facts.rdma.hca_health import hca_troubles, refused_commands
 
 FELL = "79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 
@@ -54,6 +54,10 @@ FELL = "79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
         ),
         pytest.param("NVRM: Xid (PCI:0000:1b:00): 999, x", "0000:1b:00.0", 999, None, id="new"),
         pytest.param("NVRM: Xid (PCI:0000:1b", "", 0, None, id="cut"),
+        pytest.param(
+            "NVRM: Xid (PCI:0000:dc:00): 45, pid=18, name=python3, Ch 01 caused by previous Xid 48",
+            "0000:dc:00.0", 48, True, id="whose-cause-the-log-has-lost",
+        ),
     ],
 )  # fmt: skip
 def test_an_xid(line: str, address: str, number: int, sick: bool | None) -> None:
@@ -82,6 +86,43 @@ def test_what_is_no_xid(line: str) -> None:
 )
 def test_when_it_was_logged(line: str, told: str) -> None:
     assert when(line) == told
+
+
+def test_an_echo_of_an_xid_that_stands_there_is_of_a_job() -> None:
+    echo = "NVRM: Xid (PCI:0000:dc:00): 45, pid=18, Ch 01 caused by previous Xid 149"
+    cause = "NVRM: Xid (PCI:0000:dc:00): 149, NETIR_BER_EVENT Nonfatal XC0 i0 Link 01 (0x0)"
+    assert [(each.number, each.sick) for each in xids([cause, echo])] == [(149, False), (45, False)]
+
+
+LOADED = "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build"
+UNSTARTED = "NVRM: GPU 0000:1B:00.0: RmInitAdapter failed! (0x62:0x40:2192)"
+NONE = "NVRM: None of the NVIDIA devices were initialized."
+
+
+@pytest.mark.parametrize(
+    ("lines", "addresses"),
+    [
+        ([LOADED, UNSTARTED, UNSTARTED], ["0000:1b:00.0", "0000:1b:00.0"]),
+        ([NONE], [""]),
+        ([NONE, LOADED], []),
+        ([LOADED, UNSTARTED, LOADED], []),
+        (["NVRM: The NVIDIA probe routine failed for 1 device(s).", LOADED], []),
+    ],
+)
+def test_a_gpu_that_the_driver_could_not_start(lines: list[str], addresses: list[str]) -> None:
+    assert [each.address for each in unstarted(lines)] == addresses
+
+
+ASSERTION = "NVRM: nvAssertOkFailedNoLog: Assertion failed: {} returned from status @ kernel_ce.c:1"
+
+
+def test_what_the_driver_asserts_of_a_gpu_that_works_no_more() -> None:
+    lost = ASSERTION.format("GPU lost from the bus [NV_ERR_GPU_IS_LOST] (0x0000000F)")
+    ill = ASSERTION.format("Reset required [NV_ERR_RESET_REQUIRED] (0x00000062)")
+    noise = ASSERTION.format("Requested object not found [NV_ERR_OBJECT_NOT_FOUND] (0x00000057)")
+    assert [len(read([noise, lost, ill])) for read in (fallen, uvm_troubles)] == [1, 1]
+    assert not fallen([noise, ill])
+    assert not uvm_troubles([noise, lost])
 
 
 def test_an_sxid_says_itself_whether_it_is_fatal_and_its_further_lines_are_no_others() -> None:

@@ -8,12 +8,11 @@ import pytest
 
 from tests.checks.measured import Job, Run, nccl_json, nccl_tests, perftest, perftest_json, ucx
 from toolkit.errors import Unparsable
-from toolkit.facts.gpu.gdsio import parse_gdsio
+from toolkit.facts.gpu.gds import parse_gdsio
 from toolkit.facts.nccl.nccl_tests import parse_collectives
 from toolkit.facts.rdma.perftest import Memory, PerftestRun
-from toolkit.facts.rdma.perftest_text import parse_perftest
-from toolkit.facts.rdma.perftest_trouble import Why
-from toolkit.facts.rdma.ucx_perf import parse_ucx_perf
+from toolkit.facts.rdma.perftest_text import Why, parse_perftest
+from toolkit.facts.rdma.ucx import parse_ucx_perf
 
 HEAD = "#bytes     #iterations    BW peak[{0}]    BW average[{0}]   MsgRate[Mpps]\n"
 GBITS = HEAD.format("Gb/sec")

@@ -9,7 +9,12 @@ import pytest
 from toolkit.compat.bios import BiosRole
 from toolkit.errors import NoEvidence, NotCollected, Unparsable
 from toolkit.evidence import Evidence, Frame, State
-from toolkit.facts.firmware.redfish_bmc import BmcRead, SecureBootState, Trust
+from toolkit.facts.firmware.redfish_bmc import (
+    BmcRead,
+    SecureBootState,
+    Trust,
+    parse_lockdown,
+)
 from toolkit.facts.node.node import Node
 
 BIOS = {"Attributes": {"SriovGlobalEnable": "Enabled", "PcieAspmL1": "Enabled"}}
@@ -130,3 +135,16 @@ def test_the_machine_of_the_bmc_is_told_for_comparison() -> None:
         "",
         "",
     )
+
+
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [
+        ("", ""),
+        ('{"SystemLockdown": "Disabled", "Other": "Off"}', ""),
+        ('{"SystemLockdown": "Enabled", "Other": "Off"}', "lockdown is on (SystemLockdown)"),
+        ('{"A": "On", "B": "enabled"}', "lockdown is on (A, B)"),
+    ],
+)
+def test_the_lockdown_that_is_on_is_named(told: str, says: str) -> None:
+    assert parse_lockdown(told) == (f"the BMC's {says}" if says else "")

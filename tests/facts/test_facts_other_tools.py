@@ -12,8 +12,8 @@ import pytest
 
 from toolkit.errors import Unparsable
 from toolkit.facts.nccl.nccl_tests import Collective, CollectiveGpu, parse_nccl_tests
-from toolkit.facts.rdma.hca_counters import Moved, moved, parse_hca_counters
-from toolkit.facts.rdma.ucx_perf import parse_ucx_perf
+from toolkit.facts.rdma.hca_health import Moved, moved, parse_hca_counters
+from toolkit.facts.rdma.ucx import parse_ucx_perf
 
 SAID = Path(__file__).parents[1] / "evidence" / "perftest"
 MIB = (1 << 20) / 1e9

@@ -12,7 +12,7 @@ import pytest
 
 from toolkit.errors import Unparsable
 from toolkit.facts.rdma.perftest import Memory, PerftestRun, parse_perftest_run
-from toolkit.facts.rdma.perftest_trouble import Why, parse_perftest_trouble
+from toolkit.facts.rdma.perftest_text import Why, parse_perftest_trouble
 
 SAID = Path(__file__).parents[1] / "evidence" / "perftest"
 VERSIONS = ("4.4", "4.5", "25.01")

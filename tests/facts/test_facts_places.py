@@ -9,14 +9,15 @@ import pytest
 from toolkit.errors import Unparsable
 from toolkit.facts.boot.acs_boot import parse_acs_units
 from toolkit.facts.boot.kernel import parse_config, parse_headers
-from toolkit.facts.boot.loader import parse_trials
-from toolkit.facts.distro import parse_os_release
+from toolkit.facts.boot.next_boot import parse_trials
+from toolkit.facts.distros import parse_os_release
+from toolkit.facts.firmware.cpu_setup import count_nodes
 from toolkit.facts.firmware.secureboot import parse_key_files, parse_keys
 from toolkit.facts.gpu.driver import parse_driver, parse_gpu_rows, parse_params
 from toolkit.facts.gpu.smi_query import parse_smi_csv
 from toolkit.facts.gpu.topo_matrix import parse_matrix
 from toolkit.facts.lines import blocks, named_lines
-from toolkit.facts.modules.compiler import parse_tools
+from toolkit.facts.modules.build_env import parse_tools
 from toolkit.facts.modules.dkms import parse_dkms_status
 from toolkit.facts.modules.elf import SparseFile
 from toolkit.facts.modules.kernel_modules import (
@@ -33,13 +34,12 @@ from toolkit.facts.modules.ofed import parse_unit
 from toolkit.facts.modules.placed_files import parse_hooks, parse_left, parse_placed
 from toolkit.facts.modules.symvers import parse_symvers
 from toolkit.facts.nccl.consumers import parse_libraries, parse_verbs
-from toolkit.facts.pci.aer import parse_aer
 from toolkit.facts.pci.config_space import ConfigSpace
 from toolkit.facts.pci.iommu_groups import parse_groups
+from toolkit.facts.pci.kernel_log import parse_aer
 from toolkit.facts.pci.lspci_tree import parse_lspci_tree
-from toolkit.facts.pci.numa import count_nodes
 from toolkit.facts.pci.windows import parse_iomem
-from toolkit.facts.rdma.hca_counters import parse_hca_counters
+from toolkit.facts.rdma.hca_health import parse_hca_counters
 from toolkit.facts.rdma.roce import parse_ecn
 from toolkit.facts.slurm import parse_jobs, parse_nodes
 

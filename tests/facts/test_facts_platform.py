@@ -20,7 +20,7 @@ from toolkit.facts.boot.cmdline import parse_grub_default
 from toolkit.facts.pci.acs import Demand, config_acs, demands, names_of
 from toolkit.facts.pci.config_space import Acs, AcsRegisters, Ats, ConfigSpace
 from toolkit.facts.pci.functions import PciTree, parse_pci
-from toolkit.facts.pci.iommu import IommuSaid, parse_iommu_log
+from toolkit.facts.pci.iommu import IommuSaid, parse_groups, parse_iommu_log
 from toolkit.facts.pci.platform import Platform, classify, refusing_chipset
 
 ABLE = Acs(0x5F)
@@ -268,3 +268,12 @@ def test_what_the_kernel_logs_of_an_iommu(line: str, said: IommuSaid) -> None:
 )
 def test_grubs_settings(text: str, words: tuple[str, ...]) -> None:
     assert parse_grub_default(text).words == words
+
+
+def test_each_type_of_an_iommu_group_is_known() -> None:
+    words = ("identity", "DMA", "DMA-FQ", "blocked", "unmanaged", "auto", "unknown")
+    text = "".join(f"{number}/type:{word}\n" for number, word in enumerate(words))
+    assert tuple(parse_groups(text).values()) == words
+    assert [each.value for each in parse_groups(text).values() if each.translated] == [
+        *("DMA", "DMA-FQ")
+    ]

@@ -20,8 +20,7 @@ from toolkit.facts.firmware.redfish_bmc import parse_lockdown, parse_machine, pa
 from toolkit.facts.firmware.redfish_depends import can_set, effects, openers
 from toolkit.facts.firmware.redfish_json import Raw
 from toolkit.facts.firmware.redfish_registry import parse_registry
-from toolkit.facts.firmware.redfish_values import meaning_of
-from toolkit.facts.firmware.redfish_wish import Wish, fulfils, raw_for
+from toolkit.facts.firmware.redfish_values import Wish, fulfils, meaning_of, raw_for
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)  # which JSON has neither of
 LEAVES = st.none() | st.booleans() | st.integers() | FLOATS | st.text()

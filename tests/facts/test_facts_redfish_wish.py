@@ -10,7 +10,7 @@ from toolkit.compat.bios import BiosRole, shipped
 from toolkit.facts.firmware.bios_setting import Exposed, Meaning, match
 from toolkit.facts.firmware.redfish_bios import parse_bios
 from toolkit.facts.firmware.redfish_json import Raw
-from toolkit.facts.firmware.redfish_wish import Wish, raw_for
+from toolkit.facts.firmware.redfish_values import Wish, raw_for
 
 ON, OFF, AUTO = Wish(Meaning.ON), Wish(Meaning.OFF), Wish(Meaning.AUTO)
 Values = tuple[str | tuple[str, str], ...]  # ValueName, or that and ValueDisplayName

@@ -6,8 +6,8 @@ import pytest
 
 from toolkit.errors import Unparsable
 from toolkit.facts.gpu.smi_forms import GpuLinks, parse_nvlink_status
+from toolkit.facts.gpu.smi_health import parse_smi_said
 from toolkit.facts.gpu.smi_query import SmiReport, parse_smi_query, parse_smi_table
-from toolkit.facts.gpu.smi_said import parse_smi_said
 
 WIDE = """\
 Tue Oct  6 23:52:23 2026

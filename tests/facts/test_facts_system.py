@@ -7,7 +7,7 @@ import pytest
 from toolkit.errors import Unparsable
 from toolkit.facts.boot.cmdline import parse_cmdline
 from toolkit.facts.boot.kernel import parse_config, parse_headers, parse_lockdown
-from toolkit.facts.distro import Distro, parse_os_release
+from toolkit.facts.distros import Distro, parse_os_release
 from toolkit.facts.firmware.machine import Cpu, parse_cpu, parse_dmi
 from toolkit.facts.lines import blocks, named_lines
 from toolkit.facts.modules.placed_files import Placed, parse_contents, parse_placed

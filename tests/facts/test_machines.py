@@ -123,6 +123,11 @@ def test_what_is_of_one_machine_is_not_parted(text: str) -> None:
     assert len(keys) == len(set(keys))
 
 
+@pytest.mark.parametrize("name", ["localhost", "(none)", "ubuntu", "debian", "fedora", "linux"])
+def test_what_any_machine_is_called_while_it_boots_is_no_machine(name: str) -> None:
+    assert len(machines(f"{LOGGED} {name} kernel: a\n{LOGGED} gpu01 kernel: b\n", "x")) < 2
+
+
 def test_what_a_tool_ran_on_them_says_what_it_printed() -> None:
     text = "[root@head ~]# pdsh -w gpu[01-02] uname -r\ngpu01: 6.8.0-1\ngpu02: 6.8.0-2\n"
     told = {name: [(each.key, each.text) for each in found] for name, found in machines(text, "x")}

@@ -113,6 +113,25 @@ def test_what_verdicts_rest_on_stays(text: str) -> None:
     assert scrubbed(text) == text
 
 
+VERSIONED = ("dkms-status", "ofed-info", "libraries", "kernels", "registration", "all-modinfo")
+BELOW = ("ofed-info", "libraries", "providers", "cuda-libraries", "mlx5-libraries",
+         "verbs-libraries")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("key", "stays"),
+    [
+        *((key, True) for key in (*VERSIONED, *(f"inside/{each}" for each in BELOW))),
+        *((key, False) for key in ("dmesg", "cmdline", "providers", "inside/dmesg")),
+    ],
+)
+def test_four_numbers_are_a_version_where_versions_stand(key: str, *, stays: bool) -> None:
+    frame = Frame(key, State.OK, key, "8.8.4.4 of 10.0.0.9\n")
+    version, _, private = scrub(Evidence({key: frame}, True), "").frames[key].text.split()
+    assert (version == "8.8.4.4") is stays
+    assert private != "10.0.0.9"
+
+
 def test_equal_things_stay_equal_and_different_ones_different() -> None:
     first, second, third = scrubbed("10.0.0.1\n10.0.0.2\n10.0.0.1\n").split()
     assert first == third != second
@@ -228,6 +247,7 @@ def bytes_of(text: str) -> bytes:
     [
         ("ro rd.iscsi.password=hunter2 iommu=pt\n", "ro rd.iscsi.password=hidden iommu=pt\n"),
         ("rd.iscsi.in.username=bob ro\n", "rd.iscsi.in.username=hidden ro\n"),
+        ("SITE_PASSWORD=hunter2 TOKEN=abc\n", "SITE_PASSWORD=hidden TOKEN=hidden\n"),
         ('options foo token="a-b_c" size=2\n', 'options foo token="hidden" size=2\n'),
         ("iommu=pt intel_iommu=on\n", "iommu=pt intel_iommu=on\n"),
     ],

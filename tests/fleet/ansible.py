@@ -121,12 +121,12 @@ class Ansible:
         return self.run("ansible-playbook", "-i", inventory, play, *words, *extra)
 
 
-def prepared(nodes: Nodes, name: str) -> Ansible:
+def prepared(nodes: Nodes, name: str, *words: str) -> Ansible:
     """Have the command line write the folder; then no node has a Python that Ansible could use."""
     scratch = nodes.folder / name
     scratch.mkdir()
     site = scratch / "the site's folder"  # Ansible's own words are split by blanks and quotes
-    wrote = nodes.run("playbook", "--out", str(site))
+    wrote = nodes.run("playbook", "--out", str(site), *words)
     assert wrote.returncode == 0, wrote.stdout + wrote.stderr
     file = site / "inventory.yml"
     inventory = yaml.safe_load(file.read_text())

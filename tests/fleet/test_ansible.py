@@ -204,6 +204,41 @@ def test_verify_fails_where_a_bundle_was_not_carried_out(site: Site, planned: An
     assert b"# na\xefve\r\n" in kept, "evidence is to be kept word for word"
 
 
+# --- the site's own tasks ----------------------------------------------------------------------
+
+HOOK = """\
+- ansible.builtin.shell: echo {name} {{{{ inventory_hostname }}}} >> "{{{{ folder }}}}/log"
+  delegate_to: localhost
+  become: false
+- ansible.builtin.fail:
+    msg: not this one
+  when: inventory_hostname == "demo-stub"
+"""
+
+
+def test_the_sites_own_tasks_come_before_and_after_and_may_keep_a_host(
+    site: Site, tmp_path: Path
+) -> None:
+    own = tmp_path / "own/playbooks"
+    own.mkdir(parents=True)
+    for name in ("before", "after"):
+        (own / f"{name}.yml").write_text(HOOK.format(name=name))
+    hooked = prepared(site.nodes, "hooked", "--site", str(own.parent))
+    before, words = site.nodes.digest(), ("--limit", "demo-stub,demo-rocky")
+    looked = hooked.play("provision", "--check", *words, **AT_ONCE)
+    assert (looked.exit, (hooked.site / "log").exists()) == (0, False), looked.text
+    done = hooked.play("provision", *words, **AT_ONCE, reboot="true", max_fail="50")
+    assert done.failed == {"demo-stub"}, done.text
+    log = sorted((hooked.site / "log").read_text().split("\n"))
+    assert log == ["", "after demo-rocky", "before demo-rocky", "before demo-stub"]
+    site.nodes.wait_for_boots()
+    after = site.nodes.digest()
+    assert after["demo-stub"] == before["demo-stub"]
+    assert after["demo-rocky"] != before["demo-rocky"]
+    assert hooked.play("rollback", "--limit", "demo-rocky", **AT_ONCE, reboot="true").exit == 0
+    site.nodes.wait_for_boots()
+
+
 # --- the plays themselves ----------------------------------------------------------------------
 
 

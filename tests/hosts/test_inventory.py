@@ -290,6 +290,55 @@ def test_a_node_without_labels_is_a_host_in_no_group(tmp_path: Path) -> None:
     assert known.groups == {}
 
 
+def kubeconfig(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """One beside a kubectl that is this script of sh."""
+    (folder / "kubectl").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "kubectl").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    file = folder / "config"
+    file.write_text("apiVersion: v1\nkind: Config\nclusters: []\ncurrent-context: here\n")
+    return file
+
+
+def test_a_cluster_is_asked_for_its_nodes_by_its_kubeconfig(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = kubernetes(tmp_path, kube_node("gpu1", "192.0.2.1", gpu_present="true"))
+    script = f'test "$1 $2" = "--kubeconfig {tmp_path}/config" && cat {listed}'
+    known = read_inventory(kubeconfig(tmp_path, script, monkeypatch))
+    assert [each.name for each in select("@nvidia.com/gpu.present=true", known)] == ["gpu1"]
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("echo 'The connection was refused' >&2; exit 1", "kubectl: The connection was refused"),
+        ('echo \'{"kind": "List", "items": []}\'', "names no host"),
+    ],
+)
+def test_a_cluster_that_does_not_tell_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, said: str
+) -> None:
+    file = kubeconfig(tmp_path, script, monkeypatch)
+    with pytest.raises(InventoryError, match=f"{file}: {said}"):
+        read_inventory(file)
+
+
+def test_a_kubeconfig_that_others_may_write_runs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = kubeconfig(tmp_path, f"touch {tmp_path}/run", monkeypatch)
+    file.chmod(0o666)
+    with pytest.raises(InventoryError, match="may be written by others"):
+        read_inventory(file)
+    file.chmod(0o600)
+    (tmp_path / "kubectl").unlink()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InventoryError, match="a kubeconfig, and there is no kubectl"):
+        read_inventory(file)
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize(
     ("nodes", "why"),
     [

@@ -39,7 +39,7 @@ parallel = true
 context = ${{{{{TEST}-}}}}
 disable_warnings = no-data-collected, module-not-imported, module-not-measured, no-ctracer
 """
-_READS = re.compile(r'^(READS|IMPORTS) = ((?:[\s(]*"[\w/.*]+",?)+)$', re.MULTILINE)
+_READS = re.compile(r'^(READS|IMPORTS) = ((?:[\s(]*"[\w/.*]+",?)+)\)?$', re.MULTILINE)
 _IMPORT = re.compile(r"^ *(?:from|import) (toolkit[\w.]*)(?: import ([\w, ]*))?", re.MULTILINE)
 _SCHEMA = """
 create table if not exists file (path text primary key, hash text);

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from toolkit.errors import TransportError
+from toolkit.errors import ApplyError, TransportError
 from toolkit.node import reboot as asking
-from toolkit.node.reboot import reboot
+from toolkit.node.reboot import note, reboot
 from toolkit.ssh.transport import Result, Sink, quiet
 
 
@@ -89,3 +91,21 @@ def test_a_connection_that_died_with_the_node_is_opened_anew(
 ) -> None:
     monkeypatch.setattr(asking, "_POLL_S", 0.02)
     assert reboot(Stale(tmp_path), "one", limit_s=5) == "two"
+
+
+@pytest.mark.parametrize(
+    ("ended", "says"),
+    [
+        (Result(0, "noted\n", ""), ""),
+        (Result(0, "", ""), "trials cannot be written: 0"),
+        (Result(1, "noted\n", "no room\n"), "trials cannot be written: no room"),
+        (Result(1, "", ""), "trials cannot be written: 1"),
+    ],
+)
+def test_a_trial_that_is_not_written_down_is_not_begun(ended: Result, says: str) -> None:
+    node: Any = SimpleNamespace(name="gpu1", run=lambda *_, **__: ended)
+    if not says:
+        note(node, "id", "open")
+        return
+    with pytest.raises(ApplyError, match=says):
+        note(node, "id", "open")

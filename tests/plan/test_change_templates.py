@@ -25,6 +25,7 @@ VALUES = {
     "kernels": "6.8.0-45-generic 6.8.0-51-generic",
     "modules": "ib_core ib_uverbs",
     "patches": "yes",
+    "file": "nvidia-",
     "key": "/root/site.key",
     "certificate": "/root/site.der",
     "version": "580.126.16",

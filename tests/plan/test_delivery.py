@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.evidence.build import DRIVER, KERNEL, NEXT_KERNEL, kernel_block, modinfo, node
+from tests.evidence.build import DRIVER, KERNEL, NEXT_KERNEL, OFED, kernel_block, modinfo, node
 from tests.evidence.frames import Override
 from tests.evidence.healthy_builds import listing
 from tests.evidence.healthy_files import PEERS, elf
@@ -140,6 +140,30 @@ def test_a_second_file_of_that_name_would_make_loading_a_matter_of_luck(
     plan = plan_with(without_peermem({"kernels": listed}), build())
     assert (paths(plan) == []) is refused
     assert (f"{there.removeprefix('/usr')} is there" in blocked(plan)) is refused
+
+
+@pytest.mark.parametrize(
+    ("folder", "ordered"),
+    [
+        pytest.param("extra/drivers/video/nvidia", True, id="rhel"),
+        pytest.param("updates", True, id="suse"),
+        pytest.param("kernel/nvidia-580", False, id="ubuntu"),
+    ],
+)
+def test_that_of_a_driver_that_came_as_modules_stays_behind_ours(
+    folder: str, ordered: bool
+) -> None:
+    """To remove the package that brought it would be to remove the driver."""
+    files = [f"/lib/modules/{KERNEL}/{folder}/{name}.ko" for name in ("nvidia", "nvidia-peermem")]
+    listed = kernel_block(KERNEL, peermem=False, nvidia=False)
+    ofed = f"mlnx-ofed-kernel/{OFED}, {KERNEL}, x86_64: installed\n"
+    changed = {"kernels": "\n".join((listed + files[0], files[1], "")), "dkms-status": ofed}
+    plan = plan_with(without_peermem(changed), build())
+    assert PLACE in paths(plan)
+    order = [each.text for each in plan.changes if each.artefact == "modules.order"]
+    assert [line for text in order for line in text.split("\n") if line.startswith("override")] == [
+        "override nvidia-peermem * updates/gdr-toolkit"
+    ] * ordered
 
 
 def test_the_file_of_a_package_is_not_overwritten() -> None:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tests.evidence.build import DRIVER, KERNEL, NEXT_KERNEL, OFED, kernel_block, node
+from tests.evidence.build import (
+    DRIVER,
+    KERNEL,
+    NEXT_KERNEL,
+    OFED,
+    kernel_block,
+    modinfo,
+    node,
+)
 from tests.evidence.frames import ABSENT, Override
 from tests.evidence.healthy_boot import grub
 from tests.unit.planning import (
@@ -132,6 +140,59 @@ def test_where_no_package_builds_it_nvidia_peermem_gets_its_own() -> None:
         ("dkms", "add", "-m", "nvidia-peermem", "-v", DRIVER),
         ("rebuild", "--kernel", KERNEL, "--peermem"),
     ]
+
+
+def installed_at(folder: str) -> dict[str, Override]:
+    """A driver that came as modules, into a folder below /lib/modules/KERNEL."""
+    path = f"/lib/modules/{KERNEL}/{folder}/nvidia.ko"
+    status = f"mlnx-ofed-kernel/{OFED}, {KERNEL}, x86_64: installed\n"
+    modules = {"nvidia-modinfo": modinfo(path, depends=""), "dkms-status": status}
+    return STUBBED | modules | {"dkms-confs": ""}
+
+
+EL = 'ID="rhel"\nVERSION_ID="9.6"\nID_LIKE="fedora"\n'
+SLES = 'ID="sles"\nVERSION_ID="15.7"\nID_LIKE="suse"\n'
+RUN = f"sh NVIDIA-Linux-x86_64-{DRIVER}.run --extract-only --target /usr/src/nvidia-{DRIVER}"
+
+
+@pytest.mark.parametrize(
+    ("os_release", "folder", "named"),
+    [
+        pytest.param(
+            "ID=ubuntu\nVERSION_ID=24.04\nID_LIKE=debian\n", "kernel/nvidia-580-server-open",
+            f"apt-get install 'nvidia-kernel-source-580-server-open={DRIVER}-*'", id="ubuntu",
+        ),
+        pytest.param(
+            EL, "extra/drivers/video/nvidia", f"dnf download kmod-nvidia-open-dkms-{DRIVER}, then",
+            id="rhel",
+        ),
+        pytest.param(
+            SLES, "updates", "zypper source-install -D nvidia-open-driver-G06-signed", id="suse"
+        ),
+        pytest.param(
+            "ID=debian\nVERSION_ID=13\n", "nvidia",
+            f"apt-get download 'nvidia-open-kernel-source={DRIVER}-*', then", id="debian",
+        ),
+        pytest.param(EL, "kernel/drivers/video", RUN, id="the-vendors-installer"),
+    ],
+)  # fmt: skip
+def test_a_driver_without_dkms_has_the_package_of_its_source_named(
+    os_release: str, folder: str, named: str
+) -> None:
+    blocked = plan_for(installed_at(folder) | {"os-release": os_release}).blocked
+    told = next(each for each in blocked if each.artefact == "dkms.peermem")
+    assert told.reason == (
+        f"the source of driver {DRIVER} is not below /usr/src, nvidia-peermem cannot be built"
+    )
+    assert told.hint.startswith(named)
+    assert RUN in told.hint
+    assert "dmabuf path" in told.hint
+
+
+def test_its_source_alone_is_enough_for_nvidia_peermem_to_be_built_there() -> None:
+    kbuild = f'nvidia-{DRIVER}/Kbuild:ccflags-y += -DNV_VERSION_STRING=\\"{DRIVER}\\"\n'
+    plan = plan_for(installed_at("kernel/nvidia-580-server-open") | {"dkms-confs": kbuild})
+    assert f"/usr/src/nvidia-peermem-{DRIVER}/dkms.conf" in [each.path for each in plan.changes]
 
 
 def hooks(changed: dict[str, Override]) -> list[str]:

@@ -172,6 +172,8 @@ def test_on_suse_kernel_arguments_are_the_operators() -> None:
     plan = plan_for(TRANSLATED | {"os-release": 'ID="sles"\nVERSION_ID="15.6"\n'})
     assert plan.empty
     assert [each.artefact for each in plan.blocked] == ["boot.arguments-suse"]
+    assert "pbl --add-option iommu=pt" in plan.blocked[0].hint
+    assert "pbl --config, and reboot" in plan.blocked[0].hint
     assert "iommu=pt" in plan.blocked[0].hint
 
 
@@ -227,6 +229,24 @@ def test_an_unknown_family_is_refused_before_anything() -> None:
         Unsupported, match=r'no build rule for "alpine" 3.20; known families: debian'
     ):
         plan_for({"os-release": "ID=alpine\nVERSION_ID=3.20\n"})
+
+
+@pytest.mark.parametrize(
+    ("os_release", "way"),
+    [
+        pytest.param("ID=talos\nVERSION_ID=v1.13.2\n", "system extensions", id="talos"),
+        pytest.param("ID=bottlerocket\nVERSION_ID=1.56.0\n", "-nvidia", id="bottlerocket"),
+        pytest.param(
+            "ID=flatcar\nID_LIKE=coreos\nVERSION_ID=4459.2.0\n", "NVIDIA sysext", id="flatcar"
+        ),
+    ],
+)
+def test_a_system_that_is_an_image_is_refused_with_its_vendors_way(
+    os_release: str, way: str
+) -> None:
+    with pytest.raises(Unsupported, match="takes modules with its image alone") as raised:
+        plan_for({"os-release": os_release})
+    assert way in str(raised.value.own_hint)
 
 
 def test_a_relative_of_a_known_family_is_taken_for_it() -> None:

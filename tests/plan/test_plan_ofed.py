@@ -9,6 +9,7 @@ from tests.evidence.build import (
     EXPORT,
     KERNEL,
     NEXT_KERNEL,
+    OFED,
     UPDATES,
     kernel_block,
     node,
@@ -114,6 +115,11 @@ BESIDE: dict[str, Override] = {"kernels": kernel_block(KERNEL, peermem=False) + 
     [
         pytest.param(BESIDE, True, id="beside"),
         pytest.param({}, False, id="nothing-precompiled"),
+        pytest.param(
+            {"dkms-status": f"mlnx-ofed-kernel/{OFED}, {KERNEL}, x86_64: installed\n"},
+            True,
+            id="a-driver-that-came-as-modules",  # RHEL's and SUSE's lie where DKMS's own do
+        ),
     ],
 )
 def test_a_precompiled_stub_gives_way(changed: dict[str, Override], forced: bool) -> None:

@@ -9,7 +9,7 @@ from tests.evidence.frames import ABSENT, Override
 from tests.evidence.healthy_boot import grub
 from tests.unit.planning import NO_PT, TRANSLATED, frames, placed, plan_for, rocky
 from toolkit.checks.all import ALL
-from toolkit.facts.boot.loader import Loader, TrialOutcome, parse_loader, parse_trials
+from toolkit.facts.boot.next_boot import Loader, TrialOutcome, parse_loader, parse_trials
 from toolkit.facts.node.node import Node
 from toolkit.plan.artefact import Trigger
 from toolkit.plan.change import Action

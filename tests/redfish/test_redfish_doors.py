@@ -9,7 +9,7 @@ import time
 import pytest
 
 from toolkit.interrupts import terminable
-from toolkit.redfish.session_registry import SessionRegistry
+from toolkit.redfish.session import SessionRegistry
 
 
 class Door:

@@ -243,8 +243,9 @@ def test_columns_line_up_and_leave_no_blanks_behind() -> None:
     assert columns([("a", "bb", "c"), ("aaa", "b", "")]) == ["a    bb  c", "aaa  b"]
 
 
-def test_a_label_without_text_still_shows() -> None:
-    assert labelled("found", "") == ["         found"]
+@pytest.mark.parametrize("text", ["", " "])
+def test_a_label_without_text_is_no_line(text: str) -> None:
+    assert labelled("next", text) == []
 
 
 def test_clean_keeps_letters_of_every_script() -> None:

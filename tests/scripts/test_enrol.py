@@ -8,9 +8,9 @@ import pytest
 
 from tests.scripts.engine import SHELLS
 from tests.unit.enrolling import DER, OTHER, FirmwareNode, print_of
-from toolkit.facts.firmware.mok import parse_mok
-from toolkit.features.enrol.io import ask
+from toolkit.facts.firmware.secureboot import parse_mok
 from toolkit.features.enrol.plan import EnrolStanding, EnrolWish, standing
+from toolkit.features.enrol.run import ask
 
 pytestmark = pytest.mark.shell
 PASSWORD = "bcdefghijklm"  # noqa: S105 for nodes that do not exist

@@ -241,4 +241,10 @@ def test_the_look_names_the_tools_that_are_there(node: Node) -> None:
     found = node.run("look")
     assert found.text("exercise-tools") == "ib_send_lat /bin/ib_send_lat\n"
     assert found.frame("exercise-gpus").state is State.ABSENT
+    assert found.frame("exercise-leaves").state is State.ABSENT
     assert found.complete
+    node.tool("lldpcli", "#!/bin/sh\necho lldp.eth0.chassis.name=leaf01\n")
+    assert node.run("look").frame("exercise-leaves").state is State.ABSENT, "no lldpd runs"
+    (node.root / "run").mkdir(exist_ok=True)
+    (node.root / "run/lldpd.socket").touch()
+    assert node.run("look").text("exercise-leaves") == "lldp.eth0.chassis.name=leaf01\n"

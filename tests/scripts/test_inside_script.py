@@ -10,7 +10,7 @@ import pytest
 
 from toolkit.evidence import Evidence
 from toolkit.facts.nccl.consumers import parse_settings
-from toolkit.facts.nccl.inside import (
+from toolkit.facts.nccl.containers import (
     parse_cuda,
     parse_drivers,
     parse_leader,

@@ -18,8 +18,8 @@ from toolkit.demo.nodes import UBUNTU_KERNEL
 from toolkit.demo.tree import clone
 from toolkit.errors import NoEvidence
 from toolkit.evidence import Evidence, State
+from toolkit.facts.node.builds import Left
 from toolkit.facts.node.node import Node
-from toolkit.facts.node.passport import Left
 from toolkit.facts.passport import (
     PLACE,
     SIGNATURE,

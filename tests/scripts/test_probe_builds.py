@@ -171,12 +171,13 @@ def test_every_hook_of_ours_is_seen_and_whether_it_can_run(
 ) -> None:
     assert Node(read(root, shell)).rebuild_hooks == {}
     plugin = "/usr/lib/python3.6/site-packages/dnf-plugins/post-transaction-actions.py"
-    for path in (REBUILD, plugin, *(hook.path for hook in HOOKS)):
+    dnf5 = ("/usr/bin/dnf5", "/usr/lib64/libdnf5/plugins/actions.so")
+    for path in (REBUILD, plugin, *dnf5, *(hook.path for hook in HOOKS)):
         _file(root / path[1:], "x")
     (root / REBUILD[1:]).chmod(0o755)
     (root / HOOKS[0].path[1:]).write_text("")
     _file(root / "etc/kernel/postinst.d/dkms", "not ours")
-    expected = dict.fromkeys((plugin, *(hook.path for hook in HOOKS)), HookFile.TEXT)
+    expected = dict.fromkeys((plugin, *dnf5, *(hook.path for hook in HOOKS)), HookFile.TEXT)
     found = Node(read(root, shell)).rebuild_hooks
     assert found == expected | {REBUILD: HookFile.RUNS, HOOKS[0].path: HookFile.EMPTY}
 

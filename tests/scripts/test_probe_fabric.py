@@ -37,6 +37,10 @@ FILES = {
     f"{PORT}/gids/0": "fe80:0000:0000:0000:a288:c2ff:fe00:0001",
     f"{PORT}/gids/1": "0000:0000:0000:0000:0000:ffff:0a00:0001",
     f"{PORT}/gids/2": ZERO,
+    f"{PORT}/pkeys/0": "0xffff",
+    f"{PORT}/pkeys/1": "0x0000",
+    f"{PORT}/pkeys/3": "0x8001",
+    f"{PORT}/pkeys/12": "0x8002",  # the firmware is not asked for all of them
     f"{PORT}/gid_attrs/types/0": "IB/RoCE v1",
     f"{PORT}/gid_attrs/types/1": "RoCE v2",
     f"{PORT}/gid_attrs/ndevs/1": "ens1np0",
@@ -161,6 +165,7 @@ def test_a_roce_port_with_its_addresses_and_priorities(shell: tuple[str, ...], t
         (1, "RoCE v2", "ens1np0"),
     ]
     assert ZERO not in evidence.text("rdma-gids")
+    assert node.pkeys == {("rocep1s0", 1, 0): "0xffff", ("rocep1s0", 1, 3): "0x8001"}
     assert list(node.net_devices) == ["ens1np0", "ens2f0"]
     assert node.net_devices["ens1np0"].mtu == 9000
     assert node.qos_asked == {"ens1np0": "mlnx-qos"}

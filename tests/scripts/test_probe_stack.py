@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.evidence.modules import ko
-from toolkit.checks.modules.stale import loaded_from_elsewhere
+from toolkit.checks.modules.obstacles import loaded_from_elsewhere
 from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
 from toolkit.node.collect import probe_script

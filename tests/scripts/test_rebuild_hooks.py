@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -46,6 +47,18 @@ def test_zypper_gets_an_answer_to_every_frame(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.stdout == "ACK\n\n\0" * 5
     assert (tmp_path / "calls").read_text() == "--hook\n"
+
+
+def test_a_line_for_dnf_5_has_its_five_fields_and_prints_nothing_that_it_would_read() -> None:
+    text = render_text("dnf/rebuild.actions.j2", {})
+    lines = [line.split(":", 4) for line in text.split("\n") if line and not line.startswith("#")]
+    assert {(line[0], line[2], line[3]) for line in lines} == {("post_transaction", "in", "")}
+    of_dnf_4 = [
+        line for line in render_text("dnf/rebuild.action.j2", {}).split("\n") if ":in:" in line
+    ]
+    assert [line[1] for line in lines] == [line.partition(":")[0] for line in of_dnf_4]
+    [command] = {line[4] for line in lines}
+    assert shlex.split(command) == ["/bin/sh", "-c", "/usr/lib/gdr-toolkit/rebuild --hook >&2"]
 
 
 @pytest.mark.skipif(

@@ -160,6 +160,32 @@ def test_a_tree_is_surveyed_by_each_shell_alike(shell: tuple[str, ...], tree: Pa
     assert ground.dkms == "3.0.10"
 
 
+@pytest.mark.parametrize(
+    ("folder", "below"),
+    [
+        pytest.param("nvidia-580.142", "", id="as-ubuntu-lays-it"),
+        pytest.param("nvidia-580.142", "kernel-open/", id="as-the-vendors-installer-does"),
+    ],
+)
+def test_sources_of_the_driver_that_are_no_dkms_package_are_seen(
+    shell: tuple[str, ...], tree: Path, folder: str, below: str
+) -> None:
+    at = tree / f"usr/src/{folder}/{below}"
+    for path, text in (
+        ("Kbuild", 'ccflags-y += -DNV_VERSION_STRING=\\"580.142\\"\n'),
+        ("nvidia/nv.c", 'MODULE_LICENSE("Dual MIT/GPL");\n'),
+        ("nvidia-peermem/nvidia-peermem.c", 'MODULE_LICENSE("Dual BSD/GPL");\n'),
+    ):
+        (at / path).parent.mkdir(parents=True, exist_ok=True)
+        (at / path).write_text(text)
+    ground = surveyed(shell, tree)
+    assert ground == replace(surveyed(SHELLS["dash"], tree), room_mb=ground.room_mb)
+    [package, bare] = ground.sources
+    assert (package.name, package.version, package.builds) == ("nvidia", "1.2", ("nvidia",))
+    assert (bare.folder, bare.name, bare.version, bare.builds) == (folder, "nvidia", "580.142", ())
+    assert (bare.peermem, bare.licence) == (True, "Dual MIT/GPL")
+
+
 FRAMEWORK = "etc/dkms/framework.conf.d/site.conf"
 
 

@@ -56,6 +56,19 @@ def test_at_most_fanout_hosts_are_at_work_at_once() -> None:
     assert most == 3
 
 
+def test_what_the_caller_does_meanwhile_is_done_while_hosts_are_at_work() -> None:
+    done = threading.Event()
+    by: list[threading.Thread] = []
+
+    def meanwhile() -> None:
+        by.append(threading.current_thread())
+        done.set()
+
+    outcomes = run_all(TEN, lambda _: done.wait(60), fanout=2, meanwhile=meanwhile)
+    assert all(outcome.get() for outcome in outcomes)
+    assert by == [threading.current_thread()]
+
+
 @pytest.mark.parametrize(
     ("max_fail", "begun"),
     [

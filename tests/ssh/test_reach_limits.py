@@ -52,6 +52,15 @@ def test_more_than_the_hard_limit_is_refused_before_anything_is_begun(limit: Lim
     assert limit.now == (1024, 4096)
 
 
+@pytest.mark.parametrize("limit", [(1024, 2064)], indirect=True)
+def test_the_hard_limit_itself_may_be_needed(limit: Limit) -> None:
+    make_room(1000, "paramiko")
+    assert limit.now == (2064, 2064)
+    make_room(1000, "paramiko")
+    with pytest.raises(UsageError, match="1001 hosts at once need 2066 open files"):
+        make_room(1001, "paramiko")
+
+
 @pytest.mark.parametrize("limit", [(resource.RLIM_INFINITY, resource.RLIM_INFINITY)], indirect=True)
 def test_without_limits_nothing_is_changed(limit: Limit) -> None:
     make_room(100_000, "paramiko")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from toolkit.errors import TransportError, UsageError
-from toolkit.suites.uris import access_of, containers
+from toolkit.suites.opened import access_of, containers
 from toolkit.verbs.access import Access
 
 PLAIN = Access()

@@ -11,7 +11,7 @@ from pathlib import Path
 from toolkit.checks.judged import judge_node
 from toolkit.errors import Outcome, ToolkitError
 from toolkit.evidence import Evidence
-from toolkit.facts.rdma.measured import MeasuredPair
+from toolkit.facts.rdma.perftest import MeasuredPair
 from toolkit.features.page.show.parts import Page, html
 from toolkit.features.page.show.seen import Seeing, SeenNode
 from toolkit.features.page.show.view import make

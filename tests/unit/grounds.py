@@ -202,6 +202,8 @@ def _file(release: str) -> str:
 
 
 def _conf(package: Package) -> list[str]:
+    if not package.builds:
+        return [f'{package.folder}/Kbuild:ccflags-y += -DNV_VERSION_STRING=\\"{package.version}\\"']
     head = f"{package.folder}/dkms.conf:"
     return [
         f'{head}PACKAGE_NAME="{package.name}"',

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from toolkit.cli.options import Said
 from toolkit.errors import UsageError
 from toolkit.features.predict import cli
 from toolkit.features.predict.plan.totals import TrainingJob
-from toolkit.features.predict.show import _gain, why
+from toolkit.features.predict.show import _gain, _node, why
 from toolkit.verbs.cli import signing
 from toolkit.verbs.cli.session import Session
 
@@ -160,3 +161,13 @@ def test_what_is_remarkable_of_a_certificate_is_said(
     assert capsys.readouterr().err == "note: it ends soon\n"
     monkeypatch.setattr(signing, "open_signing", lambda *_, **__: None)
     assert signing.signing_of(session) is None
+
+
+@pytest.mark.parametrize(("blocked", "told"), [(("", ""), 40.0), (("", "no peermem"), 10.0)])
+def test_one_pair_without_gpudirect_bounds_the_ring_of_all(
+    blocked: tuple[str, ...], told: float
+) -> None:
+    found: Any = SimpleNamespace(nearest=[SimpleNamespace(blocked=each) for each in blocked])
+    total: Any = SimpleNamespace(with_gdr=40.0, without_gdr=10.0)
+    known: Any = _node(found, total)
+    assert known == told

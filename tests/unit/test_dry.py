@@ -33,6 +33,7 @@ from toolkit.features.nic import cli as firmware
 from toolkit.features.reload import cli as reloading
 from toolkit.verbs.cli import budget, capture, demo, hosts, plan, provision
 from toolkit.verbs.cli import init as beginning
+from toolkit.verbs.cli.session import Session
 
 # What tells, and writes no more than the run's own folder and the results that were asked for.
 TELLING = {
@@ -106,6 +107,7 @@ ROWS = {
     "init": Row("--folder new", "begin", beginning),
     "hosts --scan-keys": Row("--hosts a --yes", "add_keys", hosts, "scan _new _keys"),
     "demo --reset": Row("", "reset", demo, refused=True),
+    "demo --serve": Row("new", "terminable", demo, refused=True),
     "bundle": Row("--hosts a", "write_bundles", plan, "_planned", refused=True),
     "playbook": Row("--hosts a --out new", "fleet", playing, refused=True),
     "capture": Row("--hosts a", "capture_nodes", capture, refused=True),
@@ -179,6 +181,57 @@ def test_dry_begins_nothing(
     # The same without it gets there: or nothing would be shown by this.
     here(monkeypatch, *argv)
     assert began == [ROWS[name].changes], capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "began"), [(e, e) for e in ("exercise", "rollback", "undo")], indirect=["began"]
+)
+def test_who_does_not_say_yes_is_asked_before_anything_begins(
+    name: str, began: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = ROWS[name]
+    asked: list[str] = []
+
+    def refused(*_: object, **__: object) -> None:
+        asked.append(name)
+        raise Changed("not confirmed", hint="")
+
+    monkeypatch.setattr(row.module, "_consent" if "_consent" in row.asks else "consent", refused)
+    code = here(monkeypatch, *name.split(" "), *row.words.replace("--yes", "").split())
+    assert (code, asked, began) == (ExitCode.USAGE, [name], [])
+
+
+# Whose runs have a folder, and the words by which each gets to it.
+BEGUN = {
+    **dict.fromkeys(("doctor", "plan", "bundle", "compare", "report", "expect"), "--from x"),
+    **dict.fromkeys(("topology", "predict", "drift"), "--from x"),
+    **dict.fromkeys(("verify", "provision", "reload", "iommu", "hosts", "exercise"), "--hosts a"),
+    **dict.fromkeys(("rollback", "playbook", "capture", "nic"), "--hosts a"),
+    "bios": "--hosts a --set acs=off",
+    "enrol": "--hosts a --dkms-key",
+    "kubernetes": "--from x",
+    "build": "--kernel 6.1",
+    "rehearse": "--from x --driver 595.71.05",
+    "why": "peermem.loaded --from x",
+    "image": "--root .",
+    "image.diff": "a b",
+}
+
+
+@pytest.mark.parametrize("name", BEGUN)
+def test_a_run_is_called_by_its_verb(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    called: list[str] = []
+
+    def begin(verb: str, _: object) -> None:
+        called.append(verb)
+        raise Changed("begun", hint="")
+
+    monkeypatch.setattr(Session, "begin", begin)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    here(monkeypatch, name, *BEGUN[name].split())
+    assert called == [name.replace(".", "-")]
 
 
 @pytest.mark.parametrize("began", ["image --undo"], indirect=True)

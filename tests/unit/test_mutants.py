@@ -171,8 +171,11 @@ def test_the_map_is_of_the_unit_tests_and_of_the_simulated_bmcs() -> None:
 def test_a_file_of_tests_says_which_sources_it_reads() -> None:
     one = 'x = 1\nREADS = "toolkit/a.py"\n'
     many = 'IMPORTS = (\n    "toolkit/cli/*.py",\n    "toolkit/b.py",\n)\nx = ("c",)\n'
-    rows = {"one": one, "many": many, "other": 'x = READS = "toolkit/a.py"\n', "none": ""}
+    line = 'IMPORTS = ("toolkit/a.py", "toolkit/*/b.py")\n'
+    other = 'x = READS = "toolkit/a.py"\n'
+    rows = {"one": one, "many": many, "line": line, "other": other, "none": ""}
     assert readers(rows) == {
         "one": Reads(True, ("toolkit/a.py",)),
         "many": Reads(False, ("toolkit/cli/*.py", "toolkit/b.py")),
+        "line": Reads(False, ("toolkit/a.py", "toolkit/*/b.py")),
     }

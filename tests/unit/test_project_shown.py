@@ -26,10 +26,11 @@ READING = (
     "rehearse",
     *("checks", "explain", "hosts", "demo", "runs"),
 )
-# What a page's reader has and a test has not: his files, runs, containers, cluster and its Slurm.
+# What a page's reader has and a test has not: his files, runs, containers, cluster and its Slurm,
+# and a key to end what goes on until then.
 HIS = re.compile(
     r"--(via|inside|site|inventory|hosts-file|ssh-config|pass-fd|nccl-log|bmc-\w+|transport|import"
-    r"|textfile|passport-key|job)$"
+    r"|textfile|passport-key|job|serve)$"
     r"|.*\.(txt|log|gz)\b|folder/$|FOLDER$|.*vagrant:|CHECK$"
 )
 WRONG = {ExitCode.USAGE, ExitCode.BUG, ExitCode.INTERRUPTED}

@@ -9,8 +9,8 @@ import pytest
 
 from toolkit.built.io.store import StoreRow
 from toolkit.features.builds.show import listing, pruned
+from toolkit.features.reload.cli import _obstacle
 from toolkit.features.reload.plan_obstacles import ObstacleKind, ReloadObstacle
-from toolkit.features.reload.show import _obstacle
 from toolkit.report.table import Painter
 from toolkit.rollout.runs import RunFolder
 

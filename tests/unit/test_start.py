@@ -54,6 +54,35 @@ def test_a_start_imports_no_more_than_it_needs(words: str, most: int, tmp_path: 
     assert len(ours) <= most, sorted(ours)
 
 
+def test_nodes_are_asked_before_what_judges_them_is_imported(tmp_path: Path) -> None:
+    program = """
+import os, sys
+from toolkit.ssh import pool
+
+def run_all(*_, **__):
+    print(*sys.modules)
+    sys.stdout.flush()
+    os._exit(0)
+
+pool.run_all = run_all
+from toolkit.cli import main
+sys.argv = ["gdr", "doctor", "--hosts", "n1", "--quiet"]
+main()
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)},
+        check=True,
+    )
+    modules = {*ended.stdout.split()}
+    assert "toolkit.ssh.paramiko" in modules, ended.stdout
+    late = {"toolkit.checks.check", "toolkit.facts.node.node", "toolkit.report.document", "rich"}
+    assert modules & late == set()
+
+
 @pytest.mark.parametrize("verb", ["doctor", "drift"])
 def test_what_is_imported_only_where_it_is_asked_for_is_found_there(
     verb: str, tmp_path: Path

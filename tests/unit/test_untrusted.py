@@ -11,8 +11,8 @@ import pytest
 
 import toolkit
 from toolkit.errors import InventoryError, ToolkitError, UsageError
-from toolkit.facts.cluster import parse_cluster
 from toolkit.facts.firmware.redfish_json import read_object
+from toolkit.facts.kube import parse_cluster
 from toolkit.features.kubernetes.io import _read_answer
 from toolkit.hosts.host import select
 from toolkit.hosts.inventory import read_host_file, read_inventory

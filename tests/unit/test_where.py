@@ -14,6 +14,7 @@ from toolkit import package_data
 from toolkit.errors import ToolkitError, UsageError
 from toolkit.package_data import from_home, kept, playbooks, templates, user_name
 from toolkit.plural import counted
+from toolkit.report.table import Painter, error_lines, labelled
 
 
 def test_inside_the_package_goes_before_beside_it(tmp_path: Path) -> None:
@@ -208,3 +209,18 @@ def test_a_user_without_a_name(monkeypatch: pytest.MonkeyPatch, why: Exception) 
 )
 def test_words_that_count(words: tuple[int, str], text: str) -> None:
     assert counted(*words) == text
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [("/usr/bin/gdr", "gdr plan"), ("./gdr.pyz", "./gdr.pyz plan"), ("invoke", "invoke plan")],
+)
+def test_a_fix_names_the_program_as_it_is_called_where_there_is_no_checkout(
+    argv: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", [argv])
+    error, paint = UsageError("so", hint="./invokew plan"), Painter(False)
+    assert error_lines(error, paint).endswith(" next: ./invokew plan")
+    monkeypatch.setattr(package_data, "PACKAGE", tmp_path / "toolkit")
+    assert error_lines(error, paint).endswith(f" next: {said}")
+    assert labelled("fix", "by ./invokew plan") == [f"         fix       by {said}"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolkit.plural import counted, sized
+from toolkit.plural import counted, figure, sized
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,19 @@ def test_a_noun_needs_no_verb() -> None:
 )
 def test_bytes_are_whole_mebibytes(count: int, said: str) -> None:
     assert sized(count) == said
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (0, "0"),
+        (0.12345, "0.123"),
+        (9.876, "9.88"),
+        (999.4, "999"),
+        (999.5, "1000"),
+        (1234.5, "1234"),
+        (1e6, "1000000"),
+    ],
+)
+def test_a_figure_has_three_digits_and_never_an_exponent(value: float, said: str) -> None:
+    assert figure(value) == said

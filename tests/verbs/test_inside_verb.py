@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests import invoked
 from tests.kube.containers import LIBS
 from tests.kube.image_files import saved
+from toolkit.errors import ExitCode, UsageError
 from toolkit.evidence import Evidence
+from toolkit.verbs.inside_archives import _unpacked
 
 Gdr = Callable[..., subprocess.CompletedProcess[str]]
 LACKS = {
@@ -84,3 +88,22 @@ def test_a_node_without_that_runtime_is_an_error_of_that_host(gdr: Gdr) -> None:
     told = gdr("doctor", "--hosts", "demo-healthy", "--inside", "podman:train")
     assert told.returncode == 4
     assert "there is no podman on the node" in " ".join(told.stdout.split())
+
+
+def test_layers_that_need_zstd_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: object, **__: object) -> None:
+        raise FileNotFoundError(2, "No such file or directory", "zstd")
+
+    monkeypatch.setattr("subprocess.Popen", missing)
+    blobs: Any = "image.tar"
+    with pytest.raises(UsageError, match=r"image\.tar: its layers need zstd") as refused:
+        list(_unpacked(blobs, io.BytesIO(b"\x28\xb5\x2f\xfd")))
+    assert refused.value.hint == "install zstd here"
+
+
+def test_of_a_container_no_saved_evidence_can_be_asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code = invoked.here(monkeypatch, "doctor", "--inside", "docker:a", "--from", str(tmp_path))
+    assert code == ExitCode.USAGE
+    assert "--inside docker:a and --from do not go together" in capsys.readouterr().err

@@ -12,7 +12,7 @@ import pytest
 from tests import invoked
 from tests.evidence.build import node
 from toolkit.errors import ExitCode, UsageError
-from toolkit.facts.nccl.nccl_log_reader import parse_nccl_log
+from toolkit.facts.nccl.nccl_log import parse_nccl_log
 from toolkit.facts.node.node import Node
 from toolkit.verbs.pasted_logs import import_log
 from toolkit.verbs.saved import read_saved

@@ -10,7 +10,7 @@ import pytest
 from tests.evidence.build import node
 from toolkit.checks.check import Finding, Status, Tense
 from toolkit.checks.judged import Judged, judge_node
-from toolkit.facts.boot.loader import MARK
+from toolkit.facts.boot.next_boot import MARK
 from toolkit.plan.trial import CommandLines
 from toolkit.verbs.plan import NO_CHANGE, Planned
 from toolkit.verbs.provision import Provisioned, _worse, harm

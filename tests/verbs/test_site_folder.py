@@ -124,6 +124,7 @@ def test_one_that_does_not_say_what_it_was_made_from_is_not_rendered(site: Path)
     [
         pytest.param("templates/no/such.j2", "", "there is no template no/such.j2", id="template"),
         pytest.param("profiles/auto.toml", "", "auto is a profile of the toolkit", id="profile"),
+        pytest.param("playbooks/site.yml", "", "nothing takes its files in", id="playbook"),
         pytest.param("data/wrong.toml", "[[wrong]]\n", "unknown table 'wrong'", id="table"),
         pytest.param("checks/again.py", CHECK, "site.rack is there twice", id="twice"),
         pytest.param("checks/os.py", "import os\n", "os.py:1: write from os import", id="io"),

@@ -66,6 +66,23 @@ class ByName:
         return self.wants[int(host[1:]) % len(self.wants)]
 
 
+def test_a_process_is_forked_with_the_judgement_imported() -> None:
+    """Each that began without it would take half a second of processor to import it."""
+    program = """
+from functools import partial
+from toolkit.evidence import Evidence
+from toolkit.verbs.workers import Workers
+from toolkit.want import Want
+asked = "lambda *_: 'toolkit.checks.judged' in __import__('sys').modules"
+with Workers(partial(eval, asked), 1) as workers:
+    print(workers.ask(workers.taken(), [("n1", Want(), Evidence())])[0].get())
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True
+    )
+    assert ended.stdout == "True\n"
+
+
 @settings(max_examples=1000 if NIGHT else 8)
 @given(
     st.lists(

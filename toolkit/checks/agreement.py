@@ -7,25 +7,30 @@ unlike by intent and judged kind by kind. What was not read of a node is neither
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 
 from toolkit.checks.check import Impact, Status, number_of
-from toolkit.checks.comparison import Section, Sheet
-from toolkit.checks.outliers import ABSENT, Comparison, Kind, compare
+from toolkit.checks.outliers import ABSENT, Comparison, Kind, Section, Sheet, compare
 from toolkit.errors import read_or
 from toolkit.evidence import Evidence
 from toolkit.facts.comparables import (
+    DRIVER,
     FAMILIES,
     FIRMWARE,
     GIDS,
     GPU_RAILS,
+    HCA_NAMES,
     LAYERS,
     MTUS,
     NAMED_GIDS,
     NCCL_IB,
+    NO_DRIVER,
+    NUMA,
     OFED,
+    PKEYS,
     QOS,
     RATES,
     SUBNETS,
@@ -53,6 +58,14 @@ class SetRule:
     bad: Callable[[str, str], bool] = str.__ne__  # whether two values do not go together
 
 
+def _apart(one: str, other: str) -> bool:
+    """Whether two P_Keys keep their ports apart: other partitions, or no full member (bit 15)."""
+    if not (one.startswith("0x") and other.startswith("0x")):
+        return one != other  # none at that index
+    first, second = int(one, 16), int(other, 16)
+    return bool((first ^ second) & 0x7FFF) or not (first | second) & 0x8000
+
+
 RULES = (
     SetRule(
         "between.link-layer", LAYERS, Impact.BROKEN,
@@ -69,6 +82,12 @@ RULES = (
         "between.gid-index", NAMED_GIDS, Impact.BROKEN,
         "The GID that NCCL_IB_GID_INDEX names is of one RoCE version and one family",
         "RoCE v1, v2 over IPv4 and v2 over IPv6 do not reach each other: ibv_modify_qp fails",
+    ),
+    SetRule(
+        "between.pkey", PKEYS, Impact.BROKEN,
+        "InfiniBand ports are in one partition, and of two one at least is a full member",
+        "packets of another P_Key are dropped, and so are those between two limited members",
+        _apart,
     ),
     SetRule(
         "between.subnet", SUBNETS, Impact.SLOW,
@@ -96,6 +115,11 @@ RULES = (
         "rings of one rail take a longer way through such a node",
     ),
     SetRule(
+        "between.numa", NUMA, Impact.SLOW,
+        "GPUs and HCAs at the same place are of one NUMA node",
+        "ranks are bound alike on all nodes: on such a node they cross sockets",
+    ),
+    SetRule(
         "between.gid", GIDS, Impact.FRAGILE,
         "The same kind of GID stands at each index",
         "a job names one index for all nodes: on such a node it means another GID",
@@ -104,6 +128,17 @@ RULES = (
         "between.nccl", NCCL_IB, Impact.FRAGILE,
         "Settings of NCCL's InfiniBand transport are the same",
         "ranks of one job then choose HCAs, GIDs or traffic classes of their own",
+    ),
+    SetRule(
+        "between.hca-name", HCA_NAMES, Impact.FRAGILE,
+        "HCAs at the same place have one name",
+        "NCCL_IB_HCA and UCX_NET_DEVICES name HCAs: on such a node they mean another rail",
+    ),
+    SetRule(
+        "between.driver", DRIVER, Impact.FRAGILE,
+        "The nodes have one NVIDIA driver",
+        "known breakages are bound to versions: such a node has those of another",
+        lambda one, other: one != other and NO_DRIVER not in {one, other},  # its own checks tell
     ),
     SetRule(
         "between.firmware", FIRMWARE, Impact.FRAGILE,
@@ -146,15 +181,29 @@ class SetVerdict:
     unread: tuple[str, ...] = ()  # hosts of which nothing is said
 
 
-def verdicts(compared: Iterable[Comparison]) -> tuple[SetVerdict, ...]:
+def verdicts(sets: Sequence[Sequence[Sheet]]) -> tuple[SetVerdict, ...]:
     """One of each rule, over sets that are each compared by itself."""
-    sets = list(compared)
-    return tuple(_verdict(rule, sets) for rule in RULES)
+    compared = [compare(sheets) for sheets in sets]
+    alone = [[*chain.from_iterable(_alike_and_apart(rule, one) for one in sets)] for rule in RULES]
+    return tuple(_verdict(*each, compared) for each in zip(RULES, alone, strict=True))
 
 
-def _verdict(rule: SetRule, sets: list[Comparison]) -> SetVerdict:
+def _alike_and_apart(rule: SetRule, sheets: Sequence[Sheet]) -> Iterator[Disagreement]:
+    """Nodes that have the same, where that does not even go together with itself."""
+    having: dict[tuple[str, str], list[str]] = {}
+    at = RULES.index(rule)  # of its section in each small sheet
+    for sheet in sheets if rule.bad is not str.__ne__ else ():
+        for trait in sheet.sections[at].traits or ():
+            if trait.value and rule.bad(trait.value, trait.value):
+                having.setdefault((trait.item, trait.value), []).append(sheet.host)
+    for (item, value), hosts in having.items():
+        if len(hosts) > 1:
+            yield Disagreement(tuple(hosts), (item,), value, value)
+
+
+def _verdict(rule: SetRule, alone: list[Disagreement], sets: list[Comparison]) -> SetVerdict:
     kinds = [kind for each in sets for kind in each.kinds]
-    found = [
+    found = alone + [
         one
         for kind in kinds
         for one in _of_kind(rule.topic.name, kind)
@@ -242,7 +291,7 @@ class Agreement:
 
     def verdicts(self) -> tuple[SetVerdict, ...]:
         """None where there are not two nodes of one group."""
-        sets = [compare(sheets) for sheets in self._sheets.values() if len(sheets) > 1]
+        sets = [sheets for sheets in self._sheets.values() if len(sheets) > 1]
         return verdicts(sets) if sets else ()
 
 

@@ -10,27 +10,9 @@ from toolkit.checks import expected, host, image, inventory, measured
 from toolkit.checks.check import Check
 from toolkit.checks.consumers import consumers, containers, nccl_log, path, unused
 from toolkit.checks.firmware import bios_cpu, bios_iommu, bios_link, bios_memory
-from toolkit.checks.gpu import (
-    accelerator_stack,
-    driver,
-    gds,
-    gpu,
-    health,
-    health_smi,
-    nvlink,
-    protected,
-)
+from toolkit.checks.gpu import accelerator_stack, driver, gds, gpu, health, health_smi, nvlink
 from toolkit.checks.kernel import boot_arguments, builds, dkms, kernel, rebuilding, secureboot
-from toolkit.checks.modules import (
-    dummies,
-    half,
-    load_order,
-    loading,
-    modules,
-    ofed,
-    ofed_hca,
-    peermem,
-)
+from toolkit.checks.modules import loading, modules, ofed, peermem
 from toolkit.checks.pci import acs, ats, bar, iommu, link, pcie, pcie_caps, platform
 from toolkit.checks.rdma import hca, health_hca, rdma, registration, roce
 from toolkit.errors import UsageError
@@ -78,13 +60,13 @@ ALL: tuple[Check, ...] = (
     gpu.mig_vgpu,
     inventory.nvswitches,
     health_smi.throttle,
-    protected.confidential,
+    gpu.confidential,
     nvlink.fabricmanager,
     nvlink.fabric_state,
     nvlink.links,
     nvlink.imex,
     path.selected,
-    half.other,
+    modules.other,
     path.cuda_attrs,
     path.dmabuf_gpu,
     path.dmabuf_nic,
@@ -103,17 +85,17 @@ ALL: tuple[Check, ...] = (
     loading.params,
     peermem.loaded_vs_disk,
     peermem.autoload,
-    load_order.order,
+    modules.order,
     peermem.legacy_conflict,
     rebuilding.rebuild,
     modules.blacklist,
     modules.origin,
     ofed.flavor,
-    ofed_hca.hca,
+    ofed.hca,
     ofed.kernel_match,
     ofed.headers_link,
     ofed.openibd,
-    dummies.dummies,
+    modules.dummies,
     builds.initrd_rdma,
     inventory.hca_count,
     rdma.devices,

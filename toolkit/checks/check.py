@@ -144,11 +144,17 @@ class Check:
         finding = self._finding(fresh, want)
         if finding.status is Status.PASS and (why := fresh.cut()):
             finding = unknown(why, hint=WHOLE)
-        return Verdict(self, finding, tuple(dict.fromkeys(fresh.cited)), self._waiver(want))
+        ours = (each for each in want.waivers if each.check == self.id and not each.hosts)
+        return Verdict(self, finding, tuple(dict.fromkeys(fresh.cited)), next(ours, None))
 
     def _finding(self, node: Node, want: Want) -> Finding:
         if want.path is None:
-            return self._by_either(node, want)
+            # Where the path that the node takes is not known: what holds whichever it is.
+            found = [self._finding(node, replace(want, path=path)) for path in PeerPath]
+            if all(each == found[0] for each in found):
+                return found[0]
+            open_ = (each for each in found if each.status is Status.UNKNOWN)
+            return next(open_, unknown(Gap.PATH.value, gap=Gap.PATH))
         if want.path not in self.paths:
             here = ", which this node takes" if want.taken else ""
             return not_applicable(f"not part of the {want.path} path{here}")
@@ -157,14 +163,6 @@ class Check:
             return not_applicable(idle) if idle else self.judge(node, want)
         except (NoEvidence, Unparsable) as why:
             return _open(node, why)
-
-    def _by_either(self, node: Node, want: Want) -> Finding:
-        """Where the path that the node takes is not known: what holds whichever it is."""
-        found = [self._finding(node, replace(want, path=path)) for path in PeerPath]
-        if all(each == found[0] for each in found):
-            return found[0]
-        open_ = (each for each in found if each.status is Status.UNKNOWN)
-        return next(open_, unknown(Gap.PATH.value, gap=Gap.PATH))
 
     def _idle(self, node: Node, want: Want) -> str:
         """Why it does not apply to this node; "" where it does."""
@@ -205,10 +203,6 @@ class Check:
         """Asks of what a node needs that uses its GPUs itself, rather than giving them away."""
         topic = self.id.partition(".")[0]
         return (topic in _OWN_USE or self.id in _OWN_USE) and self.id not in _OF_ANY_HOST
-
-    def _waiver(self, want: Want) -> Waiver | None:
-        ours = (each for each in want.waivers if each.check == self.id and not each.hosts)
-        return next(ours, None)
 
 
 def _open(node: Node, why: NoEvidence | Unparsable) -> Finding:

@@ -48,7 +48,11 @@ def _gpus(node: Node) -> tuple[Seen, ...]:
         there = set(node.gpu_chips)
         return _living(there, gone & there)
     gpus = [each for each in _tree(node).functions.values() if each.was_gpu]
-    gone |= {each.address for each in gpus if each.dead} | _unlisted(node)
+    # GPUs that the driver holds and nvidia-smi does not list; none where it did not answer.
+    rows, _ = asked(lambda: node.gpu_rows if node.has_gpu_rows else ())
+    held = {each.address for each in node.pci.gpus if each.driver == "nvidia"}
+    unlisted = held - {row.address for row in rows} if rows else set()
+    gone |= {each.address for each in gpus if each.dead} | unlisted
     there = {each.address for each in gpus}
     return _living(there, gone & there)
 
@@ -79,13 +83,6 @@ def _mute(node: Node) -> set[str]:
     return gone - sound - {""}
 
 
-def _unlisted(node: Node) -> set[str]:
-    """GPUs that the driver holds and nvidia-smi does not list; none where it did not answer."""
-    rows, _ = asked(lambda: node.gpu_rows if node.has_gpu_rows else ())
-    held = {each.address for each in node.pci.gpus if each.driver == "nvidia"}
-    return held - {row.address for row in rows} if rows else set()
-
-
 def _gpu_model(node: Node) -> tuple[Seen, ...]:
     try:
         names = {row.address: row.name for row in node.gpu_rows}
@@ -113,10 +110,6 @@ def _gpu_link(node: Node) -> tuple[Seen, ...]:
     return tuple(_linked(each, (tree.bridges_above(each) or (each,))[-1]) for each in tree.gpus)
 
 
-def _hca_link(node: Node) -> tuple[Seen, ...]:
-    return tuple(_linked(each, each) for each in node.compute_hcas)
-
-
 def _linked(function: PciFunction, above: PciFunction) -> Seen:
     now = Hop(function, above).now
     return Seen(function.address, str(now) if now.width and now.speed else None)
@@ -140,10 +133,6 @@ def _hcas(node: Node) -> tuple[Seen, ...]:
     return _living(own | lost, lost)
 
 
-def _firmware(node: Node) -> tuple[Seen, ...]:
-    return tuple(Seen(e.name, e.firmware or None, e.board or e.type) for e in serving(node))
-
-
 def _ports_up(node: Node) -> tuple[Seen, ...]:
     functions = node.pci.functions if node.knows_pci else {}
     own = (
@@ -163,12 +152,8 @@ def _named(device: RdmaDevice, port: Port) -> str:
     return f"{device.name} port {port.number}"
 
 
-def _link_layer(node: Node) -> tuple[Seen, ...]:
-    return tuple(Seen(_named(d, p), p.link_layer or None) for d, p in _up(node))
-
-
-def _rate(node: Node) -> tuple[Seen, ...]:
-    return tuple(Seen(_named(d, p), p.gbits or None) for d, p in _up(node))
+def _of_ports(node: Node, tell: Callable[[Port], Value | None]) -> tuple[Seen, ...]:
+    return tuple(Seen(_named(device, port), tell(port)) for device, port in _up(node))
 
 
 def _mtu(node: Node) -> tuple[Seen, ...]:
@@ -208,10 +193,6 @@ def _ofed(node: Node) -> tuple[Seen, ...]:
     return (Seen("", " ".join(filter(None, (told.flavour.value, str(told.version or ""))))),)
 
 
-def _kernel(node: Node) -> tuple[Seen, ...]:
-    return (Seen("", node.kernel),)
-
-
 SEEN: dict[ExpectKey, Callable[[Node], tuple[Seen, ...]]] = {
     ExpectKey.GPUS: _gpus,
     ExpectKey.GPU_MODEL: _gpu_model,
@@ -219,15 +200,17 @@ SEEN: dict[ExpectKey, Callable[[Node], tuple[Seen, ...]]] = {
     ExpectKey.GPU_LINK: _gpu_link,
     ExpectKey.BAR1: _bar1,
     ExpectKey.HCAS: _hcas,
-    ExpectKey.HCA_LINK: _hca_link,
-    ExpectKey.FIRMWARE: _firmware,
+    ExpectKey.HCA_LINK: lambda node: tuple(_linked(each, each) for each in node.compute_hcas),
+    ExpectKey.FIRMWARE: lambda node: tuple(
+        Seen(e.name, e.firmware or None, e.board or e.type) for e in serving(node)
+    ),
     ExpectKey.PORTS_UP: _ports_up,
-    ExpectKey.LINK_LAYER: _link_layer,
-    ExpectKey.RATE: _rate,
+    ExpectKey.LINK_LAYER: lambda node: _of_ports(node, lambda port: port.link_layer or None),
+    ExpectKey.RATE: lambda node: _of_ports(node, lambda port: port.gbits or None),
     ExpectKey.MTU: _mtu,
     ExpectKey.DRIVER: _driver,
     ExpectKey.OFED: _ofed,
-    ExpectKey.KERNEL: _kernel,
+    ExpectKey.KERNEL: lambda node: (Seen("", node.kernel),),
 }
 
 

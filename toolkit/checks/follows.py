@@ -19,11 +19,11 @@ from toolkit.checks.consumers import path
 from toolkit.checks.kernel.builds import CARRIED, image_of
 from toolkit.checks.kernel.dkms import unbuilt
 from toolkit.checks.kernel.kernel import lacking
-from toolkit.checks.kernel.signatures import refused
+from toolkit.checks.kernel.secureboot import refused
 from toolkit.checks.modules import obstacles
 from toolkit.checks.modules.loading import first_obstacle, is_live, other_versions
 from toolkit.checks.modules.modules import RDMA
-from toolkit.checks.modules.stale import loaded_from_elsewhere
+from toolkit.checks.modules.obstacles import loaded_from_elsewhere
 from toolkit.checks.pci.iommu_words import passes_through
 from toolkit.checks.pci.pcie import LOST
 from toolkit.errors import read_or

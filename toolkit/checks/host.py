@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from toolkit.checks.check import Finding, Impact, check, failed, passed, unknown
 from toolkit.checks.role import lent_gpus, role
-from toolkit.facts.firmware.virt import guest_of
+from toolkit.facts.firmware.machine import guest_of
 from toolkit.facts.node.node import Node
 from toolkit.want import Role, Want
 

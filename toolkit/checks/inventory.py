@@ -11,7 +11,7 @@ from toolkit.checks.pci.pcie import lost_beside
 from toolkit.checks.role import role
 from toolkit.compat.gpus import GpuBoard, MachineType, board, boards, machine_type
 from toolkit.errors import NoEvidence, Unparsable
-from toolkit.facts.firmware.virt import guest_of
+from toolkit.facts.firmware.machine import guest_of
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.functions import PciFunction
 from toolkit.facts.pci.pcie_caps import card_in_slot

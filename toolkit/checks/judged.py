@@ -20,15 +20,13 @@ from toolkit.checks.check import (
     without_gpus,
 )
 from toolkit.checks.consumers.choices import choices
-from toolkit.checks.consumers.chosen import Chosen
+from toolkit.checks.consumers.chosen import Chosen, taken
 from toolkit.checks.consumers.path import selected
-from toolkit.checks.consumers.taken import taken
 from toolkit.checks.follows import Step, steps
 from toolkit.checks.role import role
 from toolkit.errors import ExitCode, NoEvidence, Unparsable, read_or
 from toolkit.evidence import Evidence
-from toolkit.facts.firmware.bmc_identity import Same, same_machine
-from toolkit.facts.firmware.redfish_bmc import Trust
+from toolkit.facts.firmware.redfish_bmc import Same, Trust, same_machine
 from toolkit.facts.node.node import Node
 from toolkit.facts.recall import Answers
 from toolkit.facts.text.pasted_logs import IMPORTED

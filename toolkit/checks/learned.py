@@ -96,20 +96,7 @@ def learn(nodes: Sequence[Had], gres: Mapping[str, int] | None = None) -> tuple[
     :param gres: GPUs by host, where a scheduler tells what it gives to jobs: a node has no fewer.
     """
     told = gres or {}
-    kinds = [kind for family in _families(nodes) for kind in _kinds(family, told)]
-    return tuple(_learned(kind, told) for kind in sorted(kinds, key=len, reverse=True))
-
-
-def _by(nodes: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
-    """Nodes with equal keys together, the largest group first."""
-    groups: dict[Hashable, list[T]] = defaultdict(list)
-    for each in nodes:
-        groups[key(each)].append(each)
-    return sorted(groups.values(), key=len, reverse=True)
-
-
-def _families(nodes: Sequence[Had]) -> list[list[Had]]:
-    """Nodes of one machine and one model of GPU; who does not tell joins those that do."""
+    # Nodes of one machine and one model of GPU; who does not tell joins those that do.
     found = []
     for machine in _by(nodes, lambda each: each.machine):
         groups = _by(machine, lambda each: each.model)
@@ -121,7 +108,16 @@ def _families(nodes: Sequence[Had]) -> list[list[Had]]:
         # One GPU of another model, and nodes that lost all: the largest family's to explain.
         families[0] += [one for each in groups if each not in families for one in each]
         found += families
-    return found
+    kinds = [kind for family in found for kind in _kinds(family, told)]
+    return tuple(_learned(kind, told) for kind in sorted(kinds, key=len, reverse=True))
+
+
+def _by(nodes: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
+    """Nodes with equal keys together, the largest group first."""
+    groups: dict[Hashable, list[T]] = defaultdict(list)
+    for each in nodes:
+        groups[key(each)].append(each)
+    return sorted(groups.values(), key=len, reverse=True)
 
 
 def _many(group: Sequence[Had], of: Sequence[Had]) -> bool:
@@ -199,7 +195,9 @@ def _value(key: ExpectKey, seen: tuple[Seen, ...] | None) -> Value | None:
     """What a file would say of this one node; None where no one value is so."""
     told = [each.value for each in seen or () if each.value is not None]
     if key is ExpectKey.GPU_MODEL:
-        return _model(seen or ())
+        # Its name; the PCI id where the name is not told.
+        names = {each.value if each.value is not None else each.other for each in (seen or ())}
+        return names.pop() if len(names) == 1 else None
     if not seen or len(told) < len(seen):
         return None
     if key is ExpectKey.FIRMWARE:
@@ -208,21 +206,11 @@ def _value(key: ExpectKey, seen: tuple[Seen, ...] | None) -> Value | None:
         told = [each.other for each in seen]
     if measure := _AT_LEAST.get(key):
         least = min((str(each) for each in told), key=measure)
-        return _written(key, least)
+        if key is ExpectKey.RATE:
+            return int(float(least)) if float(least).is_integer() else float(least)
+        mib = size(least) >> 20 if key is ExpectKey.BAR1 else 0
+        return f"{mib >> 10} GiB" if mib and not mib % 1024 else least
     return told[0] if len(set(told)) == 1 else None
-
-
-def _written(key: ExpectKey, value: str) -> Value:
-    if key is ExpectKey.RATE:
-        return int(float(value)) if float(value).is_integer() else float(value)
-    mib = size(value) >> 20 if key is ExpectKey.BAR1 else 0
-    return f"{mib >> 10} GiB" if mib and not mib % 1024 else value
-
-
-def _model(seen: tuple[Seen, ...]) -> Value | None:
-    """Its name; the PCI id where the name is not told."""
-    names = {each.value if each.value is not None else each.other for each in seen}
-    return names.pop() if len(names) == 1 else None
 
 
 def _firmware(seen: tuple[Seen, ...]) -> Value | None:

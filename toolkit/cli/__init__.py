@@ -14,6 +14,8 @@ from difflib import get_close_matches
 
 from invoke.config import Config
 from invoke.exceptions import Exit, ParseError
+from invoke.parser import Parser
+from invoke.parser.context import ParserContext
 from invoke.program import Program
 
 from toolkit import __version__
@@ -73,6 +75,18 @@ class Gdr(Program):
         self.core.unparsed[:] = unbared(self.core.unparsed, taken)
         with self._our_usage_code(self.argv):
             super().parse_tasks()
+
+    def _make_parser(self) -> Parser:
+        """Of the verbs that the line may name: Invoke copies all options of each that it knows."""
+        line, tasks = " ".join(self.argv), self.collection.task_names
+        if "--complete" in line:
+            return super()._make_parser()
+        contexts = [
+            ParserContext(name, aliases, self.collection[name].get_arguments())
+            for name, aliases in tasks.items()
+            if any(word in line for word in (name, *aliases))
+        ]
+        return Parser(contexts, self.initial_context)
 
     @contextmanager
     def _our_usage_code(self, argv: Sequence[str]) -> Iterator[None]:

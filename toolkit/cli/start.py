@@ -1,10 +1,12 @@
 """Ctrl-C while the program starts: it ends as later, with 130 and without a traceback.
 
+What a start imports stays to the end, and is not looked through for garbage, then or later.
 Imported before all else; the first verb that runs puts Python's own way back.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -32,12 +34,15 @@ def begin() -> None:
     here = threading.current_thread() is threading.main_thread() and _ours()
     if here and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
+        gc.disable()
 
 
 def over() -> None:
     """From now on Ctrl-C is KeyboardInterrupt."""
     if signal.getsignal(signal.SIGINT) is _end:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        gc.freeze()
+        gc.enable()
 
 
 begin()

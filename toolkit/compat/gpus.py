@@ -158,6 +158,7 @@ def board(devices: frozenset[int]) -> GpuBoard | None:
 
 
 # Any: TOML's values, which become the fields of a row; a slip in the file is seen by its test.
+@cache
 def _rows() -> dict[str, list[dict[str, Any]]]:
     return read_toml(_MACHINES.read_text("utf-8"))
 

@@ -44,6 +44,7 @@ from toolkit.compat.rows import (
     Span,
     build_numbers,
     numbers,
+    refuse_pattern,
     rows,
 )
 from toolkit.untrusted import read_toml
@@ -101,6 +102,9 @@ class Compat:
             if table not in _KINDS:
                 raise ValueError(f"compat: unknown table {table!r}; known: {', '.join(_KINDS)}")
             own = {row.id: row for row in _rows(table, given)}
+            for row in own.values():
+                for name, pattern in row.patterns.items():
+                    refuse_pattern(f"compat.{table}: {row.id}: {name}", pattern)
             kept = {row.id: row for row in getattr(self, table)}
             changed = replace(changed, **{table: tuple({**kept, **own}.values())})
         return changed

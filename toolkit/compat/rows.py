@@ -20,8 +20,7 @@ class Confidence(StrEnum):
 
 def numbers(version: str) -> tuple[int, ...]:
     """ "2.9.8" as (2, 9, 8); a zero at the end counts for nothing, so 2.23 is 2.23.0."""
-    head = re.match(r"[\d.]*", version)
-    found = [int(run) for run in re.findall(r"\d+", head[0] if head else "")]
+    found = [int(run) for run in re.findall(r"\d+", re.split(r"[^\d.]", version, maxsplit=1)[0])]
     while found and not found[-1]:
         found.pop()
     return tuple(found)
@@ -29,11 +28,10 @@ def numbers(version: str) -> tuple[int, ...]:
 
 def build_numbers(version: str) -> tuple[int, ...]:
     """With the numbers of the build behind the dash: "25.10-3.1.8" as (25, 10, 3, 1, 8)."""
-    head = re.match(r"[\d.\-+~]*", version)
-    return tuple(int(run) for run in re.findall(r"\d+", head[0] if head else ""))
+    return tuple(map(int, re.findall(r"\d+", re.split(r"[^\d.+~-]", version, maxsplit=1)[0])))
 
 
-def _refuse_pattern(where: str, pattern: str) -> None:
+def refuse_pattern(where: str, pattern: str) -> None:
     """A site's slip is found where its file is read, not where a log is.
 
     :raises ValueError: where it is no regular expression.
@@ -51,6 +49,11 @@ class Row:
     id: str
     source: str
     confidence: Confidence
+
+    @property
+    def patterns(self) -> Mapping[str, str]:
+        """Its regular expressions, by field."""
+        return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,8 +168,9 @@ class Compiles(Span):
     works: bool
     note: str  # what was compiled, or what fails
 
-    def __post_init__(self) -> None:
-        _refuse_pattern(f"{self.id}: releases", self.releases)
+    @property
+    def patterns(self) -> Mapping[str, str]:
+        return {"releases": self.releases}
 
     def covers(self, version: str) -> bool:
         """Whether it speaks of that version of the part: long-term lines differ behind the dash."""
@@ -219,8 +223,9 @@ class Failure(Row):
     last: bool = False  # says that something failed, not why: counts where no other row does
     excluded: bool = False  # the package does not want that kernel: no failure
 
-    def __post_init__(self) -> None:
-        _refuse_pattern(f"compat.build_failures: {self.id}: pattern", self.pattern)
+    @property
+    def patterns(self) -> Mapping[str, str]:
+        return {"pattern": self.pattern}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,14 +291,13 @@ def _value(where: str, kind: str, value: object, enums: Enums) -> object:
     """One TOML value as its field's type."""
     # A field that may be None is None by leaving it out; TOML has no such value.
     kind = kind.removesuffix(" | None")
-    fits = {
-        "str": isinstance(value, str),
-        "bool": isinstance(value, bool),
-        "int": isinstance(value, int) and not isinstance(value, bool),
-        **{name: value in list(each) for name, each in enums.items()},
-        "tuple[str, ...]": isinstance(value, list) and all(isinstance(e, str) for e in value),
-    }
-    if not fits[kind]:
+    if kind in enums:
+        fits = value in list(enums[kind])
+    elif kind == "tuple[str, ...]":
+        fits = isinstance(value, list) and all(isinstance(each, str) for each in value)
+    else:
+        fits = type(value).__name__ == kind  # True is an int to isinstance
+    if not fits:
         raise ValueError(f"{where} must be {_words(kind, enums)}, not {value!r}")
     if kind in enums:
         return enums[kind](str(value))

@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from cryptography.hazmat.primitives import serialization
@@ -114,10 +114,10 @@ def named(expression: str, state_dir: Path) -> tuple[Host, ...]:
 
     :raises UsageError: when the expression names no demo node.
     """
-    return tuple(_host(state_dir, name, 0) for name in _names(expression))
+    return tuple(_host(state_dir, name, 0) for name in names_of(expression))
 
 
-def _names(expression: str) -> tuple[str, ...]:
+def names_of(expression: str) -> tuple[str, ...]:
     """:raises UsageError: when the expression names no demo node."""
     if names := fleet_names(expression):
         return names
@@ -133,7 +133,7 @@ def start(expression: str, state_dir: Path) -> DemoFleet:
     :raises UsageError: when the expression names no demo node, or none can be made.
     :raises ToolkitError: when the server does not come up.
     """
-    names = _names(expression)
+    names = names_of(expression)
     prepare(state_dir, names)
     server = subprocess.Popen(
         [sys.executable, "-m", "toolkit.demo", "serve", str(state_dir.resolve()), *names],
@@ -178,6 +178,12 @@ def _make(state_dir: Path, names: tuple[str, ...]) -> None:
         make_key(state_dir / "nodes" / name / "host_key")
     write_known_hosts(state_dir)
     version.write_text(_fingerprint())
+
+
+def put_right(state_dir: Path, names: Iterable[str]) -> list[str]:
+    """Those of the nodes on which a run has changed something since they were made."""
+    nodes = state_dir / "nodes"
+    return [name for name in names if (nodes / name / "tree/var/lib/gdr-toolkit/journal").exists()]
 
 
 def reset(state_dir: Path) -> None:

@@ -138,6 +138,20 @@ _HEALABLE = (_HEALTHY, _IOMMU, _STUB, _KERNEL, _ROCKY)
 READY = {f"demo-{each.kind}": each for each in (*_HEALABLE, *_BY_NAME)}
 SMALL = tuple(f"demo-{each.kind}" for each in _HEALABLE)  # what "demo" means
 EVERY = tuple(READY)  # what "demo-all" means
+ABOUT = {
+    "demo-healthy": "an 8-GPU HGX node on which all is well",
+    "demo-iommu": "the IOMMU translates, locked memory is limited",
+    "demo-stub": "nvidia-peermem is an empty stub since an OFED update",
+    "demo-kernel": "a kernel update came without modules built for it",
+    "demo-rocky": "RHEL family: the IOMMU translates, nothing loads nvidia-peermem",
+    "demo-acs": "ACS redirect is on at the switches",
+    "demo-nogpu": "no GPU at all",
+    "demo-hang": "nvidia-smi never answers",
+    "demo-noroot": "sudo refuses",
+    "demo-sick": "the memory of a GPU fails",
+    "demo-initramfs": "the initramfs loads the kernel's own RDMA stack before OFED's",
+    "demo-arch": "a distribution without a rule",
+}
 
 # Larger fleets: smaller machines, six in ten of them healthy.
 _CYCLE = (
@@ -181,6 +195,11 @@ def fleet_names(expression: str) -> tuple[str, ...] | None:
     if expression.strip() in dict(_WORDS):
         return dict(_WORDS)[expression.strip()]
     return tuple(found)
+
+
+def catalogue() -> list[tuple[str, str, bool]]:
+    """Name, what ails it, and whether it belongs to ``demo`` or only to ``demo-all``."""
+    return [(name, ABOUT[name], name in SMALL) for name in READY]
 
 
 def is_node(name: str) -> bool:

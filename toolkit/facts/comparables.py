@@ -12,14 +12,16 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from toolkit.errors import NoEvidence, read_or
+from toolkit.facts.nccl.consumers import Setting
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.config_space import Acs
 from toolkit.facts.pci.functions import PciFunction
 from toolkit.facts.pci.topology import Distance
 from toolkit.facts.rdma.devices import Port, RdmaDevice
-from toolkit.facts.rdma.roce import Gid
+from toolkit.facts.rdma.roce import PKEYS_READ, Gid
 
 NVME = 0x0108  # class and subclass
+NO_DRIVER = "not loaded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ def _arguments(node: Node) -> Iterator[Trait]:
 
 
 def _driver(node: Node) -> Iterator[Trait]:
-    yield Trait("", f"{node.driver.version} {node.driver.flavor}" if node.driver else "not loaded")
+    yield Trait("", f"{node.driver.version} {node.driver.flavor}" if node.driver else NO_DRIVER)
 
 
 def _driver_options(node: Node) -> Iterator[Trait]:
@@ -131,14 +133,6 @@ def _of_ports(node: Node, tell: Callable[[Port], str]) -> Iterator[Trait]:
                 yield Trait(item if port.number == 1 else f"{item} port {port.number}", told)
 
 
-def _layers(node: Node) -> Iterator[Trait]:
-    return _of_ports(node, lambda port: port.link_layer)
-
-
-def _rates(node: Node) -> Iterator[Trait]:
-    return _of_ports(node, lambda port: port.rate)
-
-
 def _mtus(node: Node) -> Iterator[Trait]:
     """Of RoCE the net device's: of two ends the smaller counts, or nothing arrives."""
     for item, each in _placed(node):
@@ -191,6 +185,29 @@ def _named_gids(node: Node) -> Iterator[Trait]:
         at = [gid for gid in own if gid.index == int(said.value)]
         told = [f"{gid.type or 'no type'} {_family(gid)}" for gid in at]
         yield Trait(item, ", ".join(told) or f"nothing at index {int(said.value)}")
+
+
+def _pkeys(node: Node) -> Iterator[Trait]:
+    """InfiniBand's, at the index that NCCL and perftest take where they are told of no other."""
+    none: dict[str, Setting] = {}
+    said = read_or(lambda: node.settings, none).get("NCCL_IB_PKEY")
+    index = int(said.value) if said and said.value.isdecimal() else 0
+    for item, each in _placed(node):
+        for port in each.ports:
+            if port.up and port.link_layer == "InfiniBand":
+                none_there = f"none at index {index}" if index < PKEYS_READ else None
+                key = node.pkeys.get((each.name, port.number, index), none_there)
+                yield Trait(item if port.number == 1 else f"{item} port {port.number}", key)
+
+
+def _numa(node: Node) -> Iterator[Trait]:
+    for each in filter(interesting, node.pci.functions.values()):
+        if each.numa >= 0 and (each.is_gpu or each.may_be_hca):
+            yield Trait(each.address, f"NUMA node {each.numa}")
+
+
+def _names_of_hcas(node: Node) -> Iterator[Trait]:
+    return (Trait(each.address, each.name) for each in node.rdma_devices if each.address)
 
 
 def _nccl_ib(node: Node) -> Iterator[Trait]:
@@ -322,10 +339,13 @@ def _companions(node: Node) -> Iterator[Trait]:
 
 
 # What nodes of one job must have alike: toolkit/checks/agreement.py judges it.
+DRIVER = Topic("NVIDIA driver", _driver)
 OFED = Topic("OFED", _ofed)
 FIRMWARE = Topic("HCA firmware", _firmware_of_hcas, placed=True)
-LAYERS = Topic("link layer", _layers, placed=True)
-RATES = Topic("RDMA rate", _rates, placed=True)
+LAYERS = Topic(
+    "link layer", lambda node: _of_ports(node, lambda port: port.link_layer), placed=True
+)
+RATES = Topic("RDMA rate", lambda node: _of_ports(node, lambda port: port.rate), placed=True)
 MTUS = Topic("RDMA MTU", _mtus, placed=True)
 SUBNETS = Topic("InfiniBand subnet", _subnets, placed=True)
 GIDS = Topic("GIDs", _gids, placed=True)
@@ -333,13 +353,16 @@ FAMILIES = Topic("family of RoCE v2 GIDs", _families, placed=True)
 NAMED_GIDS = Topic(f"GID of {_INDEX}", _named_gids, placed=True)
 QOS = Topic("RoCE priorities", _qos, placed=True)
 GPU_RAILS = Topic("nearest HCA of GPU", _gpu_rails, placed=True)
+PKEYS = Topic("P_Key", _pkeys, placed=True)
+NUMA = Topic("NUMA node", _numa, placed=True)
+HCA_NAMES = Topic("name of HCA", _names_of_hcas, placed=True)
 NCCL_IB = Topic("NCCL setting", _nccl_ib)
 
 TOPICS = (
     Topic("system", _system),
     Topic("kernel argument", _arguments),
     Topic("firmware", _firmware),
-    Topic("NVIDIA driver", _driver),
+    DRIVER,
     Topic("driver option", _driver_options),
     OFED,
     Topic("loaded module", _modules),

@@ -67,6 +67,9 @@ class fact(Generic[N, T]):  # noqa: N801 - reads like functools.cached_property
         self._met: list[Known] = []  # the last values that differ
         self.__doc__ = compute.__doc__
 
+    def __set_name__(self, owner: type[N], name: str) -> None:
+        self._name = name
+
     @overload
     def __get__(self, node: None, owner: type[N]) -> Self: ...
     @overload

@@ -50,7 +50,8 @@ _BARE = (
     r"|[a-z]\w*: (?:Unknown symbol \w+ \(err|disagrees about version of symbol |no symbol version "
     r"for |version magic '|loading out-of-tree module |module verification failed|module license ')"
     r"|(?:DMAR|AMD-Vi|iommu): |nvidia-nvswitch\d+: |nvidia-peermem nv_"
-    r"|[\w.-]+ kernel: (?=\[ *\d|NVRM: |nv|mlx|infiniband|ib_|rdma|DMAR|AMD-Vi|iommu|pci|gdrdrv)"
+    r"|(?:[\w.-]+ )?kernel: "
+    r"(?=\[ *\d|NVRM: |nv|mlx|infiniband|ib_|rdma|DMAR|AMD-Vi|iommu|pci|gdrdrv)"
 )
 _CHANNEL = r"[ \t]*\d+(?:\[\w+\])? -> \d+(?:\[\w+\])? \[(?:send|receive)\] via NET/"
 # Of a run that came to no table: linux-rdma/perftest src/*_memory.c, perftest_resources.c.
@@ -63,12 +64,16 @@ _OF_NVSHMEM = (
     r"\S{0,200}?(?:nvshmem|/transport/ib\w+/)\S{0,200}?\.(?:cpp|cc|cu|h)(?::\w+)?[: ]\d+:? "
     r"|\S{1,99}:\d+:\d+ \[\d+\] .{0,200}?NVSHMEM (?:INFO|WARN|TRACE|ABORT) "
 )
+# ofiwg/libfabric src/log.c, fi_log: the process and the time came later than the provider.
+_OF_LIBFABRIC = r".{0,99}?libfabric:[\w:;]{3,99}\(\):\d+<(?:warn|trace|info|debug)> "
 # A line of a log, and no sentence about one: it tells where in a source it stands, or begins with a
 # level or a clock, or ends with the errno. Bounded, so that a line without end takes no more time.
 _ERRNO = (
     r"(?:\berr(?:no|or|or_code)?\W{0,2}-?\d+|[:,] (?:Bad address|Cannot allocate memory"
     r"|Invalid argument|Operation not (?:permitted|supported)|No such \w+(?: or \w+)?"
-    r"|Protocol not supported|Input/output error)(?: \[\d+\])?|\[\d+\])"
+    r"|Protocol not supported|Input/output error|Numerical result out of range"
+    r"|Connection (?:timed out|refused)|Network is unreachable|No route to host)"
+    r"(?: \[\d+\])?|\[\d+\])"
     r"\W{0,3}(?: \([^()\n]{1,60}\))?\s*$"
 )
 _NO_LOG = r"(?!.{0,300}?(?:%[sdmup]|\?\s*$|: (?:fatal )?error: ))"
@@ -79,9 +84,11 @@ _SAID_BY_A_LOG = (
 _OF_VERBS = (
     rf"{_SAID_BY_A_LOG}.{{0,300}}?(?:\b(?:ibv_(?:exp_)?(?:reg|create|modify|open|alloc)|mlx5dv_"
     r"|fi_mr_reg)\w*\b.{0,300}?\b(?:[Ff]ail|[Ee]rror|[Cc]annot|[Cc]ouldn't|[Uu]nable)"
-    r"|\b[Ff]ail\w* to register (?:\w+ )?(?:memory|MR|mr)\b|\bnv\w*[_-]peer_?mem)"
+    r"|\b[Ff]ail\w* to (?:register (?:\w+ )?(?:memory|MR|mr)|(?:modify|create) (?:QP|CQ))\b"
+    r"|\b[Rr]egister\w*M(?:emory|[rR])\w* failed|\bnv\w*[_-]peer_?mem)"
+    r"|Failed to modify QP to (?:INIT|RTR|RTS)\s*$"  # rdma-core libibverbs/examples
 )
-VERBS_LINE = rf"(?:{_OF_NVSHMEM}|{_OF_VERBS})"
+VERBS_LINE = rf"(?:{_OF_NVSHMEM}|{_OF_LIBFABRIC}|{_OF_VERBS})"
 # A line is looked at alone: \s at its beginning would try all blank lines behind each of them.
 # The more telling shape first: an NCCL log may quote anything, an address opens many lines.
 KINDS = (
@@ -132,8 +139,10 @@ KINDS = (
     Kind("gdsio", "gdsio", r"\S*gdsio\b", r"^IoType: \w+ XferType: "),
     Kind("fabricmanager-log", "fabricmanager-log", r"(?:cat|tail|less) .*fabricmanager\.log\b",
          r"^\[\w{3} \d\d \d{4} [\d:]{8}\] \[(?:INFO|WARNING|ERROR|CRITICAL)\] \[tid \d+\]"
-         r"|\bnv-fabricmanager\[\d+\]: ",
-         r"\[\w{3} \d\d \d{4} [\d:]{8}\] \[[A-Z]+\] \[tid \d+\]|.*\bnv-fabricmanager\[\d+\]: "),
+         r"|\bnv(?:idia)?-fabricmanager(?:-start\.sh)?\[\d+\]: "
+         r"|^(?:fabric manager NVIDIA GPU driver interface version |request to query NVSwitch )",
+         r"\[\w{3} \d\d \d{4} [\d:]{8}\] \[[A-Z]+\] \[tid \d+\]"
+         r"|.*\bnv(?:idia)?-fabricmanager(?:-start\.sh)?\[\d+\]: "),
     Kind("peermem-container", "peermem-container", "",
          r"^(?:\S+ )?(?:waiting for mellanox ofed and nvidia drivers|(?:successfully loaded|"
          r"failed to load) nvidia-peermem module)"),
@@ -177,11 +186,11 @@ KINDS = (
          r"|Region \d: Memory at )"),
     Kind("ibstat", "ibstat", r"ibstat\b", r"^CA '[^']+'$"),
     Kind("ibv-devinfo", "ibv-devinfo", r"(?:(?:docker|podman|srun|kubectl) .* )?ibv_devinfo\b",
-         r"^hca_id:\s|^No IB devices found$|^libibverbs: Warning: "),
-    Kind("ibdev2netdev", "ibdev2netdev", r"ibdev2netdev\b", r"^\S+ port \d+ ==> "),
+         r"^hca_id:\s|^No IB devices found$|^libibverbs: Warning: no userspace device-specific "),
+    Kind("ibdev2netdev", "ibdev2netdev", r"ibdev2netdev\b", r"^\S+ +port +\d+ +==> "),
     Kind("gdscheck", "gdscheck", r"\S*gdscheck\b", r"^[ \t]*GDS release version\b"),
-    Kind("gdrcopy-sanity", "gdrcopy-sanity", r"\S*(?:gdrcopy_)?sanity\b",
-         r"^Total: \d+, Passed: \d+, Failed: \d+",
+    Kind("gdrcopy-sanity", "gdrcopy-sanity", r"\S*(?:gdrcopy_)?(?:sanity|copybw)\b",
+         r"^Total: \d+, Passed: \d+, Failed: \d+|^write BW: [\d.]+ ?MB/s$",
          ""),
     Kind("nccl-tests", "nccl-tests", r"\S*(?:all_reduce|all_gather|alltoall|broadcast|sendrecv|"
          r"reduce_scatter)_perf\b", r"^# nThread \d|\bout-of-place\b.*\bin-place\b|"
@@ -223,7 +232,7 @@ KINDS = (
          r"broken)\b)[\s\S]*?^Error! ",
          r"DKMS make\.log for |Building (?:initial )?module|make\[\d+\]: Entering|warning: the comp"
          r"iler differs|Error! Bad return |Loading new \S+ DKMS files|Setting up \S+-dkms "),
-    # NVSHMEM's lines, and those of any program that names the call of verbs that failed.
+    # NVSHMEM's lines, libfabric's, and those of programs that name the call of verbs that failed.
     Kind("verbs-log", "verbs-log", "",
 rf"^{VERBS_LINE}"),
     Kind("dkms", "dkms-status", r"dkms status\b", r"^[\w.+-]+(?:, |/)[^,\n/]+(?:, [^,\n]+, \w+)?: "

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Self
+from typing import Self, TypeVar, overload
 
 from toolkit.errors import NeedsRoot, NoEvidence, NotCollected
 from toolkit.evidence import Evidence, State
+from toolkit.facts.fact import fact
 from toolkit.facts.kinds import plain
 from toolkit.facts.recall import Sources
 from toolkit.facts.text.pasted_logs import IMPORTED
+
+T = TypeVar("T")
+E = TypeVar("E")
+Many = Callable[[str], tuple[T, ...]]
 
 # Tools that print what they have and then say that they could not go on. The probe has their
 # status; a loose file has their words alone. Sources: infiniband-diags ibstat.c, IBPANIC;
@@ -155,6 +160,39 @@ class Reading:
     def _state(self, key: str) -> State:
         self.cited.append(key)
         return self.sources.state(key)
+
+
+def parsed(key: str, parse: Callable[[str], T]) -> fact[Reading, T]:
+    """A fact that one frame tells by itself, to be put into a class of ``Reading``."""
+    return fact(lambda node: parse(node._text(key)))
+
+
+@overload
+def where_given(key: str, parse: Many[T], none: tuple[()]) -> fact[Reading, tuple[T, ...]]: ...
+@overload
+def where_given(key: str, parse: Callable[[str], T], none: E) -> fact[Reading, T | E]: ...
+def where_given(key: str, parse: Callable[[str], T], none: E) -> fact[Reading, T | E]:
+    """The same of a source that some evidence has not; ``none`` there."""
+    return fact(lambda node: parse(node._text(key)) if node._given(key) else none)
+
+
+@overload
+def where_there(key: str, parse: Many[T], none: tuple[()]) -> fact[Reading, tuple[T, ...]]: ...
+@overload
+def where_there(key: str, parse: Callable[[str], T], none: E) -> fact[Reading, T | E]: ...
+def where_there(key: str, parse: Callable[[str], T], none: E) -> fact[Reading, T | E]:
+    """The same of a source that some nodes have not; ``none`` there."""
+    return fact(lambda node: parse(node._text(key)) if node._there(key) else none)
+
+
+def given(key: str) -> fact[Reading, bool]:
+    """Whether the evidence has this source at all."""
+    return fact(lambda node: node._given(key))
+
+
+def there(key: str) -> fact[Reading, bool]:
+    """Whether the node has this source."""
+    return fact(lambda node: node._there(key))
 
 
 # Truncated files: has a text that was given as a file lost its end?

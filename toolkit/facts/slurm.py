@@ -113,6 +113,12 @@ def _node(line: str, number: int) -> SlurmNode:
     if not line.startswith(_FIRST) or not name or not states:
         raise Unparsable("scontrol show node", line, number)
     reason, user, since = _reason(told)
+    # Whole GPUs of a node's Gres; those of each type together.
+    found = list(_GPUS.finditer(_value(head, "Gres")))
+    if not found or any(re.search(r"\d+g\.\d+gb", each["type"] or "") for each in found):
+        gpus = None
+    else:
+        gpus = sum(int(each["count"]) for each in found)
     return SlurmNode(
         name=name,
         address=_value(head, "NodeAddr"),
@@ -126,20 +132,12 @@ def _node(line: str, number: int) -> SlurmNode:
         reason_by=user,
         reason_since=since,
         cpus_taken=int(taken) if (taken := _value(head, "CPUAlloc")).isdigit() else 0,
-        gpus=_gpus(_value(head, "Gres")),
+        gpus=gpus,
     )
 
 
 # gres.conf(5) and scontrol: "gpu:8", "gpu:h100:8(S:0-1)"; a type may be a MIG profile's.
 _GPUS = re.compile(r"(?:^|,)gpu(?::(?P<type>[^:,()]+))?:(?P<count>\d{1,4})(?=[(,]|$)")
-
-
-def _gpus(gres: str) -> int | None:
-    """Whole GPUs of a node's Gres; those of each type together."""
-    found = list(_GPUS.finditer(gres))
-    if not found or any(re.search(r"\d+g\.\d+gb", each["type"] or "") for each in found):
-        return None
-    return sum(int(each["count"]) for each in found)
 
 
 def _value(head: str, key: str) -> str:

@@ -98,23 +98,33 @@ def ask_ansible(source: Path, why: str) -> dict[str, Group]:
             " > plain.yml",
         )
     words = [program, "--inventory", str(source), "--list"]
+    told, said = answer_of(words, source, _BY_HAND)
+    if "Unable to parse" in said:  # a warning of its, after which it lists nobody
+        raise InventoryError(f"{source}: Ansible cannot read it", hint=_BY_HAND)
+    return listed(told, str(source))
+
+
+_BY_HAND = "try it by hand: ansible-inventory --list"
+
+
+def answer_of(words: list[str], source: Path, hint: str) -> tuple[str, str]:
+    """What a program that can read a source prints of it, and on standard error.
+
+    :raises InventoryError: it says no, or does not answer.
+    """
+    name = Path(words[0]).name
     try:
         ended = subprocess.run(
             words, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ASKED_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as failed:
-        raise InventoryError(f"{source}: ansible-inventory: {failed}", hint=_BY_HAND) from failed
+        raise InventoryError(f"{source}: {name}: {failed}", hint=hint) from failed
     said = ended.stderr.decode("utf-8", "replace")
     if ended.returncode:
         lines = [line for line in said.split("\n") if line.strip()]
         told = next((line for line in lines if "ERROR" in line), lines[-1] if lines else "")
-        raise InventoryError(f"{source}: ansible-inventory: {told.strip()[:300]}", hint=_BY_HAND)
-    if "Unable to parse" in said:  # a warning of its, after which it lists nobody
-        raise InventoryError(f"{source}: Ansible cannot read it", hint=_BY_HAND)
-    return listed(ended.stdout.decode("utf-8", "replace"), str(source))
-
-
-_BY_HAND = "try it by hand: ansible-inventory --list"
+        raise InventoryError(f"{source}: {name}: {told.strip()[:300]}", hint=hint)
+    return ended.stdout.decode("utf-8", "replace"), said
 
 
 def listed(text: str, where: str) -> dict[str, Group]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,16 @@ import yaml
 
 from toolkit.errors import InventoryError, UsageError
 from toolkit.hosts.ansible import Group, VariableValue, gather, host_names, plain_name
-from toolkit.hosts.ansible_files import VAULT, ask_ansible, sources, vars_files
+from toolkit.hosts.ansible_files import VAULT, answer_of, ask_ansible, sources, vars_files
 from toolkit.hosts.clustershell import is_clustershell, read_clustershell
 from toolkit.hosts.host import MOST, NOTHING, Host, Inventory, select
+from toolkit.safe_file import others_may_write
 from toolkit.untrusted import Unreadable, read_host_text, read_json, read_yaml_nodes
 
 _YAML = (".yml", ".yaml", ".json")
 _SECTION = re.compile(r"\[([^]:]+)(?::(\w+))?\]\s*(?:[#;].*)?")
 _VARIABLE = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(.*)")
+_KUBECONFIG = re.compile(r"^kind:\s*[\"']?Config\b", re.MULTILINE)
 _PLUGIN = re.compile(r"^[\"']?plugin[\"']?\s*:\s*[\"']?\w", re.MULTILINE)
 _MERGE = "tag:yaml.org,2002:merge"
 _VAULTS = ("!vault", "!vault-encrypted")
@@ -53,7 +56,8 @@ def read_inventory(source: Path) -> Inventory:
 
     :param source: a file, INI or YAML by its suffix or else by its looks, or a folder of such
         files. A program, and the configuration of a plugin, is asked for by ansible-inventory.
-        Or ClusterShell's groups.conf.
+        Or ClusterShell's groups.conf, what ``kubectl get nodes -o json`` printed, or a
+        kubeconfig, whose cluster is asked for that.
     :raises InventoryError: it cannot be read, with file and line.
     """
     try:
@@ -69,6 +73,8 @@ def _read(source: Path) -> Inventory:
     text = "" if source.is_dir() else read_host_text(source)
     if is_clustershell(source, text):
         return read_clustershell(source)
+    if _KUBECONFIG.search(text) and "\nclusters:" in f"\n{text}":
+        text = _ask_kubectl(source)
     if (nodes := _nodes_of(text)) is not None:
         return read_kubernetes(nodes, str(source))
     groups: dict[str, Group] = {}
@@ -81,6 +87,24 @@ def _read(source: Path) -> Inventory:
     beside = source if source.is_dir() else source.parent
     of_groups = _beside(beside / "group_vars", ["all", "ungrouped", *groups])
     return gather(groups, str(source), of_groups, _beside(beside / "host_vars", hosts))
+
+
+def _ask_kubectl(kubeconfig: Path) -> str:
+    """What ``kubectl get nodes -o json`` prints of the cluster that its current context names.
+
+    :raises InventoryError: there is no kubectl, it says no, or others may write the file, which
+        names programs that kubectl runs to log in.
+    """
+    hint = f"try it by hand: kubectl --kubeconfig {kubeconfig} get nodes"
+    if why := others_may_write(kubeconfig):
+        raise InventoryError(f"nobody is asked: {why}", hint="chmod go-w FILE")
+    if (program := shutil.which("kubectl")) is None:
+        raise InventoryError(
+            f"{kubeconfig}: a kubeconfig, and there is no kubectl",
+            hint="install it here; or elsewhere: kubectl get nodes -o json > nodes.json",
+        )
+    words = [program, "--kubeconfig", str(kubeconfig), "--request-timeout=60s"]
+    return answer_of([*words, "get", "nodes", "-o", "json"], kubeconfig, hint)[0]
 
 
 def _nodes_of(text: str) -> list[Any] | None:
@@ -143,7 +167,7 @@ def _groups(file: Path) -> dict[str, Group]:
 def _merge(group: Group, more: Group) -> None:
     for host, values in more.hosts.items():
         group.hosts.setdefault(host, {}).update(values)
-    group.children += [each for each in more.children if each not in group.children]
+    group.children += more.children
     group.values |= more.values
 
 
@@ -241,14 +265,9 @@ def _variable(line: str, where: str) -> tuple[str, VariableValue]:
 
 def _words(line: str, where: str) -> list[str]:
     try:
-        words = shlex.split(line, comments=True)
+        return shlex.split(line, comments=True)
     except ValueError as why:
         raise InventoryError(f"{where}: {line!r}: {why}", hint="a quote is not closed") from why
-    if not words:
-        raise InventoryError(
-            f"{where}: {line!r} names nothing", hint="a line begins with a host's or a group's name"
-        )
-    return words
 
 
 def read_yaml(text: str, file: str) -> dict[str, Group]:

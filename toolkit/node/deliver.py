@@ -188,7 +188,13 @@ def _call(words: str) -> str:
 
 def _read(host: str, evidence: Evidence, stderr: str, *, back: bool = False) -> Applied:
     _refused(host, evidence)
-    steps = _steps(evidence)
+    # The steps in their order; a command's output stands in a frame of its own.
+    frames = evidence.frames
+    steps = tuple(
+        _step(frame, frames.get(f"{key}.output"))
+        for key, frame in frames.items()
+        if key[:1].isdigit() and not key.endswith(".output")
+    )
     failed = [step for step in steps if step.state is StepState.FAILED]
     if failed or not evidence.complete:
         raise _stopped_back(host, failed, stderr) if back else _stopped(host, steps, stderr)
@@ -229,16 +235,6 @@ def _refused(host: str, evidence: Evidence) -> None:
                 f"{host}: {frame.text.strip()}",
                 hint=f"nothing was touched; plan again: ./invokew plan --hosts {host}",
             )
-
-
-def _steps(evidence: Evidence) -> tuple[Step, ...]:
-    """The steps in their order; a command's output stands in a frame of its own."""
-    frames = evidence.frames
-    return tuple(
-        _step(frame, frames.get(f"{key}.output"))
-        for key, frame in frames.items()
-        if key[:1].isdigit() and not key.endswith(".output")
-    )
 
 
 def _step(frame: Frame, output: Frame | None) -> Step:

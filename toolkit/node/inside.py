@@ -130,7 +130,12 @@ def refuse_missing(host: str, evidence: Evidence) -> Evidence:
             raise TransportError(f"{host}: nothing was looked into", hint="report this as a bug")
         return evidence  # cut off before it: what is missing is unknown
     if frame.state is State.OK:
-        _refuse_elsewhere(host, evidence, frame)
+        here, there = evidence.frames.get("boot-id"), evidence.frames.get(f"{INSIDE}/boot-id")
+        if here and there and here.state is there.state is State.OK and here.text != there.text:
+            raise TransportError(
+                f"{host}: {frame.source} runs on another machine: its boot id is not the node's",
+                hint="name the node that it runs on with --hosts",
+            )
         return evidence
     if frame.state is State.ABSENT:
         raise TransportError(
@@ -146,15 +151,6 @@ def last_line(frame: Frame) -> str:
     if not said:
         return f"ended with status {frame.exit}, and said nothing"
     return said[-1].removeprefix("Error response from daemon: ").removeprefix("Error: ")[:300]
-
-
-def _refuse_elsewhere(host: str, evidence: Evidence, frame: Frame) -> None:
-    here, there = evidence.frames.get("boot-id"), evidence.frames.get(f"{INSIDE}/boot-id")
-    if here and there and here.state is there.state is State.OK and here.text != there.text:
-        raise TransportError(
-            f"{host}: {frame.source} runs on another machine: its boot id is not the node's",
-            hint="name the node that it runs on with --hosts",
-        )
 
 
 def _others(evidence: Evidence) -> str:

@@ -89,22 +89,18 @@ def check(keys: Path, text: str, signature: str) -> tuple[bool, str]:
         seal.write_text(signature, encoding="utf-8", errors="surrogateescape")
         if way is Way.MINISIGN:
             return _minisign_checked(keys, text, seal)
-        return _ssh_checked(_allowed(keys, Path(folder)), text, seal)
-
-
-def _ssh_checked(allowed: Path, text: str, seal: Path) -> tuple[bool, str]:
-    files = ("-s", str(seal), "-f", str(allowed))
-    found = _run((Way.SSH, "-Y", "find-principals", *files), text)
-    if found.returncode:
-        return False, "no key that was given has signed it"
-    said = "nobody"
-    for who in dict.fromkeys(found.stdout.split("\n")[:-1]):
-        words = (Way.SSH, "-Y", "verify", "-n", NAMESPACE, "-I", who, *files)
-        done = _run(words, text)
-        if done.returncode == 0 and (good := _GOOD.search(done.stdout)):
-            return True, f"by {good[1]}, {good[2]}"
-        said = _said(done)
-    return False, f"the signature is not good: {said}"
+        files = ("-s", str(seal), "-f", str(_allowed(keys, Path(folder))))
+        found = _run((Way.SSH, "-Y", "find-principals", *files), text)
+        if found.returncode:
+            return False, "no key that was given has signed it"
+        said = "nobody"
+        for who in dict.fromkeys(found.stdout.split("\n")[:-1]):
+            words = (Way.SSH, "-Y", "verify", "-n", NAMESPACE, "-I", who, *files)
+            done = _run(words, text)
+            if done.returncode == 0 and (good := _GOOD.search(done.stdout)):
+                return True, f"by {good[1]}, {good[2]}"
+            said = _said(done)
+        return False, f"the signature is not good: {said}"
 
 
 def _minisign_checked(key: Path, text: str, seal: Path) -> tuple[bool, str]:

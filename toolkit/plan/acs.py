@@ -13,15 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from toolkit.checks.check import Status
-from toolkit.checks.pci.acs import mask, persistence, redirect
-from toolkit.checks.pci.acs_demanded import IN_TABLE, demanded
+from toolkit.checks.pci.acs import IN_TABLE, demanded, mask, persistence, redirect
 from toolkit.checks.pci.iommu import asks_for_acs
 from toolkit.checks.role import lent_gpus, role
 from toolkit.errors import NoEvidence, Unparsable, Unsupported
 from toolkit.facts.boot.acs_boot import device_path
 from toolkit.facts.node.node import Node
-from toolkit.facts.pci.acs import Demand
-from toolkit.facts.pci.acs_kernels import AcsArgument, acs_argument
+from toolkit.facts.pci.acs import AcsArgument, Demand, acs_argument
 from toolkit.facts.pci.config_space import REDIRECT
 from toolkit.facts.pci.platform import Platform
 from toolkit.want import Role, Want

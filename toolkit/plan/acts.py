@@ -153,7 +153,10 @@ def kernels_of(node: Node) -> tuple[str, ...]:
 
 
 def _acts(trigger: Trigger, asking: list[Change], node: Node, family: Family) -> Iterator[Act]:
-    kernels = _asked_for(asking, node)
+    # The kernels that the changes are for: each delivered module is for one.
+    named = [kernel_of(change.path) for change in asking]
+    general = kernels_of(node) if "" in named or not named else ()
+    kernels = tuple(dict.fromkeys((*general, *filter(None, named))))
     keeps = keeps_of(trigger, node, family, kernels)
     match trigger:
         case Trigger.BUILD_DKMS:
@@ -179,13 +182,6 @@ def _can_rebuild(node: Node, changes: Sequence[Change]) -> bool:
     """Whether the program that rebuilds is on the node, or comes with these changes."""
     comes = any(each.path == REBUILD and each.action is not Action.REMOVE for each in changes)
     return comes or REBUILD in node.placed
-
-
-def _asked_for(asking: list[Change], node: Node) -> tuple[str, ...]:
-    """The kernels that the changes are for: each delivered module is for one."""
-    named = [kernel_of(change.path) for change in asking]
-    general = kernels_of(node) if "" in named or not named else ()
-    return tuple(dict.fromkeys((*general, *filter(None, named))))
 
 
 def _again(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from toolkit.errors import NoEvidence, Unsupported
-from toolkit.facts.distros import every, with_systemd
+from toolkit.facts.distros import driver_source, every, with_systemd
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.devices import OfedFlavour
 from toolkit.plan.artefact import Artefact, Trigger
@@ -69,11 +69,14 @@ def peermem_on_its_own(node: Node, want: Want) -> Mapping[str, str] | None:
     if node.driver is None:
         raise NoEvidence("no driver is loaded, so its version is not known")
     version = str(node.driver.version)
-    sources = [each for each in node.dkms_packages if each.name != OWN_PACKAGE]
-    if not any(each.version == version for each in sources):
+    if version not in node.driver_sources:
+        file = node.driver_file.filename if node.driver_file else ""
+        fetch = driver_source(node.distro, version, file, node.arch)
+        if node.driver_dkms:
+            fetch = f"install {node.driver_dkms}, the driver's DKMS package, anew"
         raise Unsupported(
             f"the source of driver {version} is not below /usr/src, nvidia-peermem cannot be built",
-            hint="install the driver as a DKMS package, or take the dmabuf path",
+            hint=f"{fetch}; or take the dmabuf path, which needs none",
         )
     return {
         "driver": version,

@@ -7,10 +7,11 @@ Where the next kernel has an argument that does it, that is one of boot_argument
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 
 from toolkit.errors import NoEvidence, Unparsable, Unsupported
-from toolkit.facts.boot.loader import Loader
+from toolkit.facts.boot.next_boot import Loader
 from toolkit.facts.distros import has_grubby, is_suse, reads_drop_ins, with_systemd
 from toolkit.facts.node.node import Node
 from toolkit.plan.acs import UNIT, acs_unit
@@ -89,16 +90,16 @@ def by_grubby(node: Node, needed: tuple[Argument, ...]) -> Mapping[str, str]:
 
 
 def by_hand_on_suse(node: Node, needed: tuple[Argument, ...]) -> Mapping[str, str]:
-    """On SUSE kernel arguments live in a file of others.
+    """On SUSE kernel arguments live in a file of others: pbl(8), --add-option.
 
     :raises Unsupported: always.
     """
     in_a_file(node, needed)  # MicroOS and its kin have a rule of their own
-    words = " ".join(each.word for each in needed)
+    words = " && ".join(f"pbl --add-option {shlex.quote(each.word)}" for each in needed)
     raise Unsupported(
         "no rule for kernel arguments on suse that leaves /etc/default/grub alone",
-        hint=f"add {words} to GRUB_CMDLINE_LINUX_DEFAULT there, run "
-        "grub2-mkconfig -o /boot/grub2/grub.cfg, and reboot",
+        hint=f"SUSE's own tool writes there: {words} && pbl --config, and reboot; "
+        "pbl --del-option takes one back",
     )
 
 

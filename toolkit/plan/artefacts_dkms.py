@@ -18,7 +18,6 @@ from hashlib import sha256
 
 from toolkit.built.plan.model import Built
 from toolkit.checks.kernel.rebuilding import HOOKS, Hook, calls, hooks_of
-from toolkit.checks.modules.fixes import family_of
 from toolkit.errors import NoEvidence, Unsupported
 from toolkit.facts.distros import every
 from toolkit.facts.modules.placed_files import REBUILD
@@ -38,6 +37,7 @@ _ROWS = {  # by the hook's id: title, template
     "dkms": (_BY_DKMS, "dkms/after-transaction.conf.j2"),
     "apt": (_UPDATED, "apt/rebuild.conf.j2"),
     "dnf": (_UPDATED, "dnf/rebuild.action.j2"),
+    "dnf5": (_UPDATED, "dnf/rebuild.actions.j2"),
     "zypper": (_UPDATED, "zypper/rebuild.sh.j2"),
     "kernel": (_NEW_KERNEL, "kernel/rebuild.sh.j2"),
     "headers": (_NEW_KERNEL, "kernel/rebuild.sh.j2"),
@@ -102,7 +102,7 @@ def _called(hook: Hook, built_here: Values) -> Values:
     """Where it is built there, and somebody calls the hook."""
 
     def values(node: Node, want: Want) -> Mapping[str, str] | None:
-        if hook not in hooks_of(family_of(node).name):
+        if hook not in hooks_of(node):
             return None  # which hooks a family lacks is told by the check
         return built_here(node, want) if calls(hook.caller, node) else None
 

@@ -30,6 +30,9 @@ _RENAMED = re.compile(r"modprobe\b.*\s(nvidia-[a-z0-9-]*)peermem\b")
 SIGN = "name the site's key: --sign-key KEY --sign-cert CERTIFICATE"
 TAKE_BACK = 'say modules = "built" in the site file, or take it back: ./invokew rollback'
 _PROOFS = ("peermem.order",)
+_DELIVERED = (
+    *("peermem.file", "peermem.stub", "peermem.vermagic", "peermem.crc", "peermem.loadable"),
+)
 _UNIT = (Trigger.DAEMON_RELOAD,)
 _NEEDS = ("peermem.file", "peermem.stub")
 
@@ -91,16 +94,40 @@ def _other_file(node: Node, path: str, kernel: str, module: str) -> None:
             f"{path} was not placed by provision: a package has it, or somebody else",
             hint="leave it to that package, or remove the package first",
         )
-    kernels = (each for each in node.kernels if each.release == kernel)
-    files = [path.removeprefix("/usr") for each in kernels for path in each.modules]
+    files = _files(node, kernel)
+    beside = _of_the_driver(node, kernel)
     if kernel == node.kernel:  # nvidia-fs and gdrdrv are told by modinfo alone
         files += [each.filename.removeprefix("/usr") for each in node.companion_modules.values()]
     for each in files:
-        if module_name(each) == module and "/kernel/" not in each and each != path:
+        own = "/kernel/" in each or each in {path, beside}
+        if module_name(each) == module and not own:
             raise Unsupported(
                 f"{each} is there, and a module has one owner",
                 hint="remove it with the package that brought it",
             )
+
+
+def _files(node: Node, kernel: str) -> list[str]:
+    kernels = (each for each in node.kernels if each.release == kernel)
+    return [path.removeprefix("/usr") for each in kernels for path in each.modules]
+
+
+def _of_the_driver(node: Node, kernel: str) -> str:
+    """The nvidia-peermem that came with a driver as modules, into its folder; "" for none."""
+    files = [] if node.driver_dkms else _files(node, kernel)
+    homes = {each.rpartition("/")[0] for each in files if module_name(each) == "nvidia"}
+    beside = (each for each in files if module_name(each) == "nvidia_peermem")
+    return next((each for each in beside if each.rpartition("/")[0] in homes), "")
+
+
+def _over_that_of_the_driver(node: Node, want: Want) -> Mapping[str, str] | None:
+    """Where one lies that depmod would not put behind ours: SUSE's, RHEL's where it is told so."""
+    if want.path is not PeerPath.PEERMEM or want.modules is not Modules.BUILT:
+        return None
+    beside = _of_the_driver(node, node.kernel)
+    if not beside or "/kernel/" in beside:
+        return None
+    return {"file": _peermem_prefix(node), "folder": FOLDER}
 
 
 def _peermem(at_boot: bool) -> Chooser:
@@ -230,13 +257,24 @@ _UNDO = (Trigger.DEPMOD,)
 
 MODULES = (
     Artefact(
+        "modules.order",
+        "let depmod take the delivered nvidia-peermem before the driver's own",
+        "/etc/depmod.d/gdr-toolkit-peermem.conf",
+        "depmod/peermem.conf.j2",
+        _over_that_of_the_driver,
+        (Trigger.DEPMOD,),
+        _DELIVERED,
+        families=every,
+        removed=_UNDO,
+    ),
+    Artefact(
         "modules.peermem",
         "deliver nvidia-peermem as it was built for this kernel, driver and OFED",
         _PEERMEM_PATH,
         "",
         _values,
         (),
-        ("peermem.file", "peermem.stub", "peermem.vermagic", "peermem.crc", "peermem.loadable"),
+        _DELIVERED,
         families=every,
         removed=_UNDO,
         chosen=_peermem(at_boot=False),

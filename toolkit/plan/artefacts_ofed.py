@@ -40,13 +40,14 @@ def ofed_by_dkms(node: Node, _want: Want) -> Mapping[str, str] | None:
 
 
 def precompiled_beside(node: Node, want: Want) -> Mapping[str, str] | None:
-    """Where DKMS builds our nvidia-peermem and the kernel's packages bring one too."""
+    """Where DKMS builds our nvidia-peermem and packages of modules bring one too, or may."""
     if want.path is not PeerPath.PEERMEM or want.modules is not Modules.DKMS:
         return None
     if node.peermem_dkms not in {"", PEERMEM} or node.ofed.flavour is OfedFlavour.INBOX:
         return None
     files = (path for kernel in node.kernels for path in kernel.modules)
-    return {} if any("/kernel/" in each and "peermem.ko" in each for each in files) else None
+    beside = any("/kernel/" in each and "peermem.ko" in each for each in files)
+    return {} if beside or not node.driver_dkms else None
 
 
 def ofed_before_inbox(node: Node, _want: Want) -> Mapping[str, str] | None:

@@ -261,7 +261,9 @@ def _removals(here: Situation) -> None:
         here.blocked.append(Blocked("", str(why), why.own_hint))
         return
     for path in sorted(here.node.owned & placed.keys() - here.kept.keys()):
-        artefact = _owner(path, here.family)
+        owners = [each for each in ARTEFACTS if each.owns(path)]
+        owners.sort(key=lambda each: not each.families(here.family))
+        artefact = owners[0] if owners else None
         if here.want.checks and not (artefact and here.asks_for(artefact)):
             continue
         if artefact is None:
@@ -274,12 +276,6 @@ def _removals(here: Situation) -> None:
             )
         elif artefact.id not in here.unsure and not still_of_use(path, here.node, here.want):
             _remove(artefact, path, placed[path], here)
-
-
-def _owner(path: str, family: Family) -> Artefact | None:
-    owners = [each for each in ARTEFACTS if each.owns(path)]
-    owners.sort(key=lambda each: not each.families(family))
-    return owners[0] if owners else None
 
 
 def _remove(artefact: Artefact, path: str, old: Placed, here: Situation) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from toolkit.built.plan.model import Built
 from toolkit.checks.check import Tense
 from toolkit.errors import NoEvidence, Unparsable, Unsupported
-from toolkit.facts.boot.loader import TrialOutcome
+from toolkit.facts.boot.next_boot import TrialOutcome
 from toolkit.facts.node.node import Node
 from toolkit.plan.artefact import Artefact, Delivered, Told, Trigger
 from toolkit.plan.artefacts import ARTEFACTS

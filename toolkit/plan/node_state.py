@@ -15,7 +15,7 @@ from datetime import date
 from toolkit.built.plan.model import Built
 from toolkit.checks.check import Status, Tense, Verdict
 from toolkit.errors import NoEvidence, Unparsable, Unsupported
-from toolkit.facts.boot.loader import Loader
+from toolkit.facts.boot.next_boot import Loader
 from toolkit.facts.distros import Family
 from toolkit.facts.node.node import Node
 from toolkit.plan.artefact import Artefact

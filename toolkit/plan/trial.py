@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from toolkit.errors import NoEvidence, Unparsable, Unsupported
-from toolkit.facts.boot.loader import MARK
-from toolkit.facts.boot.next_boot import BootEntry, default_entry
+from toolkit.facts.boot.next_boot import MARK, BootEntry, default_entry
 from toolkit.facts.distros import Family
 from toolkit.facts.node.node import Node
 from toolkit.plan.acts import forgotten
@@ -100,7 +99,11 @@ def trial_of(node: Node, family: Family, words: tuple[str, ...], gone: tuple[str
     before = tuple(map(bare, entry.cmdline.words))
     line = "\n".join((entry.kernel, *before, "", *words, "", *gone))
     name = sha256(line.encode()).hexdigest()[:12]
-    add = (*words, *_safety(entry, family), f"{MARK}={name}")
+    # What brings a node that hangs on a trial back by itself, where nothing else does.
+    value = entry.cmdline["panic"]
+    resets = value.lstrip("-").isdigit() and int(value) != 0
+    safety = (*(() if resets else (_RESET,)), *(_DRACUT if family.grubby else ()))
+    add = (*words, *safety, f"{MARK}={name}")
     if family.grubby:
         file = _bls(entry, name, add, gone)
         acts: tuple[Act, ...] = (_once(family),)
@@ -109,13 +112,6 @@ def trial_of(node: Node, family: Family, words: tuple[str, ...], gone: tuple[str
         acts = (_derive(family, name), _once(family))
     old = node.placed.get(file.path)
     return Trial(name, words, gone, before, replace(file, old=old), acts)
-
-
-def _safety(entry: BootEntry, family: Family) -> tuple[str, ...]:
-    """What brings a node that hangs on a trial back by itself, where nothing else does."""
-    value = entry.cmdline["panic"]
-    resets = value.lstrip("-").isdigit() and int(value) != 0
-    return (*(() if resets else (_RESET,)), *(_DRACUT if family.grubby else ()))
 
 
 def _must_be_able(node: Node) -> None:

@@ -19,7 +19,7 @@ from toolkit.errors import InventoryError, UsageError
 from toolkit.hosts.addresses import split_spot, unfold
 from toolkit.hosts.host import Host
 from toolkit.redfish import LIMIT_S
-from toolkit.redfish.trust import BmcTrust, Login, base_url, read_pin
+from toolkit.redfish.tls import BmcTrust, Login, base_url, read_pin
 from toolkit.untrusted import read_host_text
 
 

@@ -21,7 +21,7 @@ from toolkit.redfish.access import BmcAccess, PlacedBmc
 from toolkit.redfish.client import Bmc, failed
 from toolkit.redfish.http import BmcLimits
 from toolkit.redfish.registry import RegistryCache
-from toolkit.redfish.session_registry import SessionRegistry
+from toolkit.redfish.session import SessionRegistry
 
 
 class BmcFleet:

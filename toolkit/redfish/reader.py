@@ -66,8 +66,19 @@ class Reader(Guest):
         lockdown = self._lockdown(manager)
         unread = lockdown.state not in {State.OK, State.ABSENT}
         key = registry_key(found, "not read" if unread else lockdown.text)
+        lines = {
+            "address": self.name,
+            "verified": self.http.line.trust.verified,
+            "vendor": key.vendor,
+            "model": key.model,
+            "bios": key.version,
+            "bmc": text_of(manager.body, "FirmwareVersion") if manager else "",
+            "registry-id": key.name,
+        }
+        text = "".join(f"{name} {one_line(value)}\n" for name, value in lines.items())
+        about = Frame("bmc", State.OK, f"{self.base}/redfish/v1/", text)
         return (
-            self._about(key, manager),
+            about,
             self._frame("bmc-system", found.system),
             self._frame("bmc-bios", found.bios),
             self._frame("bmc-bios-pending", found.pending, f"{found.bios.path}/Settings"),
@@ -89,19 +100,6 @@ class Reader(Guest):
             self._frame("bmc-bios", found.bios),
             self._frame("bmc-bios-pending", found.pending, f"{found.bios.path}/Settings"),
         )
-
-    def _about(self, key: RegistryKey, manager: Resource | None) -> Frame:
-        lines = {
-            "address": self.name,
-            "verified": self.http.line.trust.verified,
-            "vendor": key.vendor,
-            "model": key.model,
-            "bios": key.version,
-            "bmc": text_of(manager.body, "FirmwareVersion") if manager else "",
-            "registry-id": key.name,
-        }
-        text = "".join(f"{name} {one_line(value)}\n" for name, value in lines.items())
-        return Frame("bmc", State.OK, f"{self.base}/redfish/v1/", text)
 
     def _manager(self, found: FoundMachine) -> Resource | None:
         """What the BMC says of itself; None where it does not, or may not be asked."""

@@ -38,7 +38,7 @@ def between_lines(
         if failed:
             lines += labelled("expected", each.rule.title)
             lines += labelled("why", each.rule.why)
-        if each.unread and verbose:
+        if verbose:
             lines += labelled("not read", fold(each.unread))
         lines.append("")
     if besides:

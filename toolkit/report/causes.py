@@ -119,7 +119,7 @@ def _lines(each: _Block, paint: Painter) -> list[str]:
         fix = finding.hint or check.fix
         whose = "; NODE is the machine that the text is of" if each.of_text else ""
         lines += labelled("fix", fix + whose * bool(_NODE.search(fix)))
-    elif finding.hint:
+    else:
         lines += labelled("next", finding.hint)
     lines += known_lines(each.known)
     if each.waived and each.root.waiver:
@@ -227,7 +227,15 @@ def _named(each: Chosen) -> str:
 
 def _told(one: Chosen) -> tuple[Line, ...]:
     """What is said below the head: labels with texts, nothing of one node alone if possible."""
-    lines = [*_near(one), *_far(one)]
+    # The other pairs, where it does something else for them.
+    near = set(one.nearest)
+    others = (
+        f"{each.way}: {each.why}"
+        for each in one.groups
+        if each.way is not one.way and set(each.pairs) - near
+    )
+    far = [("farther", each) for each in dict.fromkeys(others)]
+    lines = [*_near(one), *far]
     lines += [("otherwise", one.otherwise)] if one.otherwise else []
     lines += [("set", f"{each.name}={each.value} in {each.file}") for each in one.settings]
     lines += [("not known", each) for each in one.not_known]
@@ -261,14 +269,3 @@ _WORDS = {Direction.SEND: "sending", Direction.RECEIVE: "receiving"}
 
 def _directions(group: Group) -> str:
     return " and ".join(_WORDS[each] for each in group.directions)
-
-
-def _far(one: Chosen) -> list[Line]:
-    """The other pairs, where it does something else for them."""
-    near = set(one.nearest)
-    others = (
-        f"{each.way}: {each.why}"
-        for each in one.groups
-        if each.way is not one.way and set(each.pairs) - near
-    )
-    return [("farther", each) for each in dict.fromkeys(others)]

@@ -47,11 +47,8 @@ def _prospect(each: Prospect, hosts: list[str], paint: Painter) -> list[str]:
     lines = [f"{paint(word.ljust(8), ink)} {paint(each.topic.ljust(24), Ink.BOLD)}{names}"]
     lines += labelled("found", finding.found)
     lines += [line for detail in finding.details for line in labelled("", detail)]
-    if finding.expected:
-        lines += labelled("expected", finding.expected)
-    if finding.hint:
-        lines += labelled("fix" if finding.status is Status.FAIL else "next", finding.hint)
-    return lines
+    lines += labelled("expected", finding.expected)
+    return lines + labelled("fix" if finding.status is Status.FAIL else "next", finding.hint)
 
 
 def _summary(outcomes: Sequence[Outcome[Foreseen]], paint: Painter) -> list[str]:
@@ -65,7 +62,12 @@ def _summary(outcomes: Sequence[Outcome[Foreseen]], paint: Painter) -> list[str]
     for line, row in zip(table[1:], rows, strict=True):
         painted = paint(row[3], _STATE_INK.get(row[3], Ink.RED))
         lines.append(line.replace(f" {row[3]} ", f" {painted} ", 1))
-    return [*lines, "", _count(outcomes)]
+    # "3 of 5 nodes would lose nothing."
+    whole = [each.value for each in outcomes if each.value and each.value.judged.complete]
+    keeps = sum(each.forecast.state == "keeps" for each in whole)
+    total = len(outcomes)
+    count = f"{keeps} of {total} {'node' if total == 1 else 'nodes'} would lose nothing."
+    return [*lines, "", count]
 
 
 def _row(outcome: Outcome[Foreseen]) -> tuple[str, ...]:
@@ -75,11 +77,3 @@ def _row(outcome: Outcome[Foreseen]) -> tuple[str, ...]:
     counts = [str(len(found)) for found in (ahead.keeps, ahead.losses, ahead.unknown)]
     state = ahead.state if outcome.value.judged.complete else "cut off"
     return (*counts, state, ahead.kernel or "not known")
-
-
-def _count(outcomes: Sequence[Outcome[Foreseen]]) -> str:
-    """ "3 of 5 nodes would lose nothing." """
-    whole = [each.value for each in outcomes if each.value and each.value.judged.complete]
-    keeps = sum(each.forecast.state == "keeps" for each in whole)
-    total = len(outcomes)
-    return f"{keeps} of {total} {'node' if total == 1 else 'nodes'} would lose nothing."

@@ -69,7 +69,7 @@ def _plan(plan: Plan, hosts: str, paint: Painter, diffs: bool) -> list[str]:
         lines += labelled("tried", told)
     for blocked in plan.blocked:
         lines += labelled("blocked", f"{blocked.artefact}: {blocked.reason}")
-        lines += labelled("next", blocked.hint) if blocked.hint else []
+        lines += labelled("next", blocked.hint)
     if diffs:
         lines += ["", *(_shade(line, paint) for line in diff(plan).split("\n") if line)]
     return lines

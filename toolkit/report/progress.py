@@ -86,7 +86,10 @@ class Board:
 
     def lines(self, now: float, width: int, height: int) -> list[str]:
         """At most ``height`` lines of at most ``width`` cells, the oldest work first."""
-        lines = [self._bar(now), self._counts()]
+        waiting = max(0, self.total - self.ended - len(self._busy))
+        told = [f"done {self.ended - self.troubled}", f"in trouble {self.troubled}"]
+        counts = "   ".join([*told, f"at work {len(self._busy)}", f"waiting {waiting}"])
+        lines = [self._bar(now), counts]
         lines += [f"! {each}" for each in self._troubles]
         lines += [self.remark] if self.remark else []
         room = max(0, height - len(lines))
@@ -110,11 +113,6 @@ class Board:
         return (
             f"{self.title}  {bar}  {self.ended} of {self.total}  {_clock(now - self.begun)}{told}"
         )
-
-    def _counts(self) -> str:
-        waiting = max(0, self.total - self.ended - len(self._busy))
-        told = [f"done {self.ended - self.troubled}", f"in trouble {self.troubled}"]
-        return "   ".join([*told, f"at work {len(self._busy)}", f"waiting {waiting}"])
 
 
 def _clock(seconds: float) -> str:

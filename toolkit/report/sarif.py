@@ -40,7 +40,14 @@ def text(outcomes: Judgements, run: ReportRun) -> str:
 
 def sarif(outcomes: Judgements, run: ReportRun) -> dict[str, Json]:
     """One SARIF log with one run."""
-    rules = _rules(outcomes)
+    # Every check that was asked, whether or not anything was found, by id.
+    seen = {
+        verdict.check.id: verdict.check
+        for outcome in outcomes
+        if outcome.value
+        for verdict in outcome.value.verdicts
+    }
+    rules = [seen[name] for name in sorted(seen)]
     places = {check.id: at for at, check in enumerate(rules)}
     results = [
         _result(outcome.value, verdict, places, run.file_of(outcome.host))
@@ -64,17 +71,6 @@ def sarif(outcomes: Judgements, run: ReportRun) -> dict[str, Json]:
     if run.evidence:
         told["originalUriBaseIds"] = {_EVIDENCE: {"uri": f"file://{quote(run.evidence)}/"}}
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [told]}
-
-
-def _rules(outcomes: Sequence[Outcome[Judged]]) -> list[Check]:
-    """Every check that was asked, whether or not anything was found, by id."""
-    seen = {
-        verdict.check.id: verdict.check
-        for outcome in outcomes
-        if outcome.value
-        for verdict in outcome.value.verdicts
-    }
-    return [seen[name] for name in sorted(seen)]
 
 
 def _rule(check: Check) -> Json:

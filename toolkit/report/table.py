@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import TextIO
 
 from toolkit.errors import ExitCode, ToolkitError
+from toolkit.package_data import as_called
 
 WIDTH = 100
 
@@ -81,16 +82,16 @@ def unjudged(error: ToolkitError | None) -> str:
 
 
 def labelled(label: str, text: str, *, indent: int = 9) -> list[str]:
-    """``label  text``, wrapped so that continuation lines stand below the text."""
+    """``label  text``, wrapped so that continuation lines stand below it; no text, no line."""
     head = " " * indent + label.ljust(10)
-    return wrapped(text, first=head, rest=" " * len(head)) or [head.rstrip()]
+    return wrapped(as_called(text), first=head, rest=" " * len(head))
 
 
 def error_lines(error: ToolkitError, paint: Painter) -> str:
     """One error as an operator sees it: a sentence, and what to do about it."""
     lines = [f"{paint('error:', Ink.RED)} {_unbarred(str(error))}"]
     if error.hint:
-        lines.append(f" {paint('next:', Ink.BOLD)} {_unbarred(error.hint)}")
+        lines.append(f" {paint('next:', Ink.BOLD)} {_unbarred(as_called(error.hint))}")
     return "\n".join(lines)
 
 

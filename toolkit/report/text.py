@@ -134,7 +134,7 @@ def _gaps(judged: Sequence[Judged], paint: Painter) -> list[str]:
         checks = paint(f"{count} check{'s' if count > 1 else ''}".ljust(33), Ink.BOLD)
         lines.append(f"{word} {checks}{clean(fold(hosts))}")
         lines += labelled("found", found)
-        lines += labelled("next", cure) if cure else []
+        lines += labelled("next", cure)
         lines.append("")
     return lines
 
@@ -182,11 +182,10 @@ def _finding(each: Folded, paint: Painter, verbose: bool) -> list[str]:
     if len(each.alike) < len(each.hosts):
         so = f"so on {clean(fold(each.alike))}, and otherwise on the others (--verbose)"
         lines += labelled("", so)
-    if finding.expected:
-        lines += labelled("expected", finding.expected)
+    lines += labelled("expected", finding.expected)
     if finding.status is Status.FAIL:
         lines += labelled("fix", finding.hint or check.fix)
-    elif finding.hint:
+    else:
         lines += labelled("next", finding.hint)
     lines += labelled("follows", f"from {each.after}") if each.after else []
     lines += known_lines(each.known)
@@ -289,8 +288,7 @@ def errors(failed: Iterable[tuple[str, ToolkitError | None]], paint: Painter) ->
         first, *rest = why.split("\n")
         lines += labelled("found", first)
         lines += [line for each in rest for line in labelled("", each)]
-        if hint:
-            lines += labelled("next", hint)
+        lines += labelled("next", hint)
         lines.append("")
     return lines
 

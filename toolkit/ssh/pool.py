@@ -90,12 +90,14 @@ def run_all(
     max_fail: int | str | None = None,
     stop: threading.Event | None = None,
     failed: Callable[[Outcome[T]], bool] = lambda outcome: not outcome.ok,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> list[Outcome[T]]:
     """Do ``work`` on every host, at most ``fanout`` at a time.
 
     :param max_fail: begin no further host once more than so many have failed.
     :param stop: once set, begin no further host.
     :param failed: which outcomes count as failures; those with an error, unless given.
+    :param meanwhile: is called in this thread once the first hosts were begun.
     :returns: one Outcome a host, in the order of ``hosts``; a host whose turn never came
         has the error NotBegun.
     :raises Interrupted: on Ctrl-C, with the outcomes so far; hosts at work are left alone.
@@ -114,7 +116,7 @@ def run_all(
         failed=failed,
         allowed=allowed,
     )
-    return pool.run(min(fanout, len(hosts)))
+    return pool.run(min(fanout, len(hosts)), meanwhile)
 
 
 class _Pool(Generic[T]):
@@ -143,7 +145,7 @@ class _Pool(Generic[T]):
         self._halt = ""  # why no further host is begun
         self._outcomes: dict[int, Outcome[T]] = {}
 
-    def run(self, fanout: int) -> list[Outcome[T]]:
+    def run(self, fanout: int, meanwhile: Callable[[], None]) -> list[Outcome[T]]:
         threads = [
             threading.Thread(target=self._thread, name=f"gdr-{number}", daemon=True)
             for number in range(fanout)
@@ -151,6 +153,7 @@ class _Pool(Generic[T]):
         try:
             for thread in threads:
                 thread.start()
+            meanwhile()
             for _ in threads:
                 self._await_one()
         except KeyboardInterrupt:

@@ -147,7 +147,7 @@ def _misfit(key: str, value: str) -> str:
     if allowed is not None:
         fits = low in allowed
     elif key in _NUMBERS:
-        fits = re.fullmatch("-?[0-9]{1,9}", value) is not None
+        fits = re.fullmatch("[0-9]{1,10}", value) is not None and int(value) < 2**31
     elif key in _TIMES:
         fits = _TIME.fullmatch(value) is not None
     elif key == "controlpersist":

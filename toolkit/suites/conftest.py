@@ -21,7 +21,7 @@ from testinfra.host import Host as TestinfraHost
 
 from toolkit.checks.all import ALL
 from toolkit.checks.check import Check
-from toolkit.checks.consumers.taken import taken
+from toolkit.checks.consumers.chosen import taken
 from toolkit.errors import NoEvidence, ToolkitError, Unparsable
 from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node

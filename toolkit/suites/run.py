@@ -74,20 +74,17 @@ class Cases:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
         if report.when == "call" or not report.passed:
-            self.seen[item.nodeid] = self._case(item, report)
+            params = item.callspec.params
+            asked, host = params.get("check"), str(params["host_name"])
+            check = asked.id if isinstance(asked, Check) else ""
+            told = {"passed": "pass", "failed": "fail", "skipped": "n/a"}[report.outcome]
+            status = "error" if report.when != "call" and report.failed else told
+            if check and report.when == "call":
+                status = self.ledger.statuses.get((host, check), "error")
+            why = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longreprtext
+            message = why.removeprefix("Skipped: ").strip()
+            self.seen[item.nodeid] = Case(host, item.function.__name__, check, status, message)
         return report
-
-    def _case(self, item: pytest.Function, report: pytest.TestReport) -> Case:
-        params = item.callspec.params
-        asked, host = params.get("check"), str(params["host_name"])
-        check = asked.id if isinstance(asked, Check) else ""
-        told = {"passed": "pass", "failed": "fail", "skipped": "n/a"}[report.outcome]
-        status = "error" if report.when != "call" and report.failed else told
-        if check and report.when == "call":
-            status = self.ledger.statuses.get((host, check), "error")
-        why = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longreprtext
-        message = why.removeprefix("Skipped: ").strip()
-        return Case(host, item.function.__name__, check, status, message)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from toolkit.compat.rows import Confidence
 from toolkit.compat.throughput import Constants, Range
 from toolkit.facts.pci.topology import Distance
-from toolkit.throughput.estimate import Estimate, Layer, estimate, left_open
+from toolkit.throughput.estimate import Estimate, Layer, estimate, lasting, left_open
 from toolkit.throughput.inputs import LATENCY_SIZE, NOT_TOLD, LinkTold, Load, PairInputs
-from toolkit.throughput.latency import MessageLatency, latency
 from toolkit.throughput.model import (
     Term,
+    gpu_base,
     in_flight,
     least,
     line,
+    mpi_latency,
     pcie,
     raw,
     reads,
+    staged_latency,
     staged_messages,
+    verbs_latency,
     wire,
 )
 
@@ -64,7 +68,16 @@ def predict_pair(told: PairInputs, load: Load, c: Constants) -> PairPrediction:
     written = _bandwidth(told, load, c, reading=False)
     fetched = _bandwidth(told, load, c, reading=True)
     ring = _collective(told, Load(), c)  # NCCL chooses sizes and depth itself
-    staged = _staged(told, load, c)
+    # Through host memory by a library that pipelines its copies.
+    own = link_term(told.gpu_link, told.payload, "GPU", c)
+    copy = Term(own.span * c["copy-efficiency"], own.said)
+    terms = [wire_term(told, c), link_term(told.hca_link, told.payload, "HCA", c)]
+    if told.distance in COHERENT:
+        staged = _of_pipeline(least(terms), c["staged-coherent"], load, told, c)
+    else:
+        staged = _of_pipeline(
+            _under_iommu(told, [*terms, copy], copy, c), c["staged"], load, told, c
+        )
     if staged.span.value > written.span.value:  # never above: a measurement tells which it is
         staged = Term(staged.span, _NO_FASTER)
     staged = Term(staged.span.at_most(written.span), staged.said)
@@ -220,16 +233,6 @@ def _detour(told: PairInputs) -> str:
     return f"ACS redirect at {first}" + (f" and {len(more)} more" if more else "")
 
 
-def _staged(told: PairInputs, load: Load, c: Constants) -> Term:
-    """Through host memory by a library that pipelines its copies."""
-    own = link_term(told.gpu_link, told.payload, "GPU", c)
-    copy = Term(own.span * c["copy-efficiency"], own.said)
-    terms = [wire_term(told, c), link_term(told.hca_link, told.payload, "HCA", c)]
-    if told.distance in COHERENT:
-        return _of_pipeline(least(terms), c["staged-coherent"], load, told, c)
-    return _of_pipeline(_under_iommu(told, [*terms, copy], copy, c), c["staged"], load, told, c)
-
-
 def _of_pipeline(path: Term, share: Range, load: Load, told: PairInputs, c: Constants) -> Term:
     span = (
         in_flight(load.size, load.depth, load.pairs, path.span, c, poster=told.wire.poster) * share
@@ -245,3 +248,60 @@ def _confidence(told: PairInputs) -> Confidence:
     if told.distance not in NEAR | COHERENT:
         return told.cpu.confidence if told.cpu else Confidence.LOW
     return Confidence.MEDIUM if told.notes else Confidence.HIGH
+
+
+# Latency of a small message by layer: figures of two layers are never one figure's two ends.
+@dataclass(frozen=True, slots=True)
+class MessageLatency:
+    """One way, us, of a message of that size."""
+
+    size: int  # bytes
+    verbs: Estimate  # with GPUDirect
+    mpi: Estimate  # with GPUDirect
+    mapped: Estimate  # without, the library copies by gdrcopy
+    memcpy: Estimate  # without, by cudaMemcpy
+
+    def __iter__(self) -> Iterator[Estimate]:
+        yield from (self.verbs, self.mpi, self.mapped, self.memcpy)
+
+
+def latency(told: PairInputs, size: int, c: Constants) -> MessageLatency:
+    carried = wire(told.wire.gbits, told.wire.mtu, told.wire.layer, c)
+    path = Range(
+        pcie(told.gpu_link.value, told.payload, c).value,
+        pcie(told.gpu_link.low, told.payload, c).low,
+        pcie(told.gpu_link.high, told.payload, c).high,
+    )
+    base, library = gpu_base(c), c["latency-mpi"]
+    if told.distance > Distance.PXB or told.redirects or told.translated:
+        base, library = (each + c["latency-beyond-switch"] for each in (base, library))
+    if told.wire.datagrams:
+        base, library = (each + c["latency-srd"] for each in (base, library))
+    width = c["width-physics"]
+    spans = {
+        Layer.VERBS: verbs_latency(size, path, carried, base).wider(width.low, width.high),
+        Layer.MPI: mpi_latency(size, carried, library, c),
+        Layer.MAPPED: staged_latency(size, carried, library, c["latency-mapped"], c),
+        Layer.MEMCPY: staged_latency(size, carried, library, c["latency-memcpy"], c),
+    }
+    made = {
+        layer: lasting(estimate(span, _WHY[layer], layer, _SURE[layer], told.notes))
+        for layer, span in spans.items()
+    }
+    return MessageLatency(
+        size, made[Layer.VERBS], made[Layer.MPI], made[Layer.MAPPED], made[Layer.MEMCPY]
+    )
+
+
+_WHY = {
+    Layer.VERBS: "the HCAs and a switch at either end",
+    Layer.MPI: "the library",
+    Layer.MAPPED: "copies by the processor",
+    Layer.MEMCPY: "two launches of cudaMemcpy",
+}
+_SURE = {
+    Layer.VERBS: Confidence.MEDIUM,
+    Layer.MPI: Confidence.LOW,
+    Layer.MAPPED: Confidence.LOW,
+    Layer.MEMCPY: Confidence.LOW,
+}

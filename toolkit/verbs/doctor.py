@@ -9,24 +9,22 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolkit.checks.judged import Judged, judge_node
 from toolkit.errors import Outcome, ToolkitError
 from toolkit.evidence import Evidence, Frame
-from toolkit.facts.text.foreign import Foreign
 from toolkit.groups import Wants
 from toolkit.verbs.each import Alike, on_each, on_saved, spread_saved
-from toolkit.verbs.passport import sealed
-from toolkit.verbs.saved import read_all, read_saved
 from toolkit.want import Want
 
-if TYPE_CHECKING:  # who judges what was saved reaches no node
+if TYPE_CHECKING:  # who judges what was saved reaches no node, and nodes are asked meanwhile
     from toolkit.checks.agreement import Agreement, SetVerdict, SmallSheets
-    from toolkit.checks.comparison import Sheet
+    from toolkit.checks.judged import Judged
+    from toolkit.checks.outliers import Sheet
+    from toolkit.facts.text.foreign import Foreign
     from toolkit.rollout.runs import RunFolder
     from toolkit.verbs.access import Fleet
 
 
-Judging = Callable[[str, Evidence, Want], Judged]
+Judging = Callable[[str, Evidence, Want], "Judged"]
 
 
 class Gathered:
@@ -75,6 +73,9 @@ def judging(today: date, also: tuple[Frame, ...] = (), gathered: Gathered | None
     :param also: sources that were not read on the nodes, such as the log of their job.
     :param gathered: is given each node that somebody asked, for what they have between them.
     """
+    from toolkit.checks.judged import judge_node  # noqa: PLC0415 while nodes are asked
+    from toolkit.verbs.passport import sealed  # noqa: PLC0415 likewise
+
     alike = Alike()
 
     def work(name: str, evidence: Evidence, want: Want) -> Judged:
@@ -111,10 +112,16 @@ def examine(
     gathered: Gathered | None = None,
 ) -> list[Outcome[Judged]]:
     """Ask every node once and judge it; the evidence goes into the run's folder."""
-    from toolkit.verbs.reading import read_each  # noqa: PLC0415 only who asks nodes pays for it
+    from toolkit.verbs.reading import read_meanwhile  # noqa: PLC0415 only who asks nodes pays for it
 
-    work = judging(today, also, gathered)
-    return read_each(fleet, folder, lambda n, e: work(n, e, wants.of(n)), earlier=True)
+    def make() -> Callable[[str, Evidence], Judged]:
+        from toolkit.facts.modules.elf import import_reader  # noqa: PLC0415 while nodes are asked
+
+        import_reader()
+        work = judging(today, also, gathered)
+        return lambda name, evidence: work(name, evidence, wants.of(name))
+
+    return read_meanwhile(fleet, folder, make, earlier=True)
 
 
 def gather(fleet: Fleet) -> dict[str, Evidence | ToolkitError]:
@@ -151,6 +158,8 @@ def examine_files(
 
     :param aside: is given what was not understood.
     """
+    from toolkit.verbs.saved import read_all, read_saved  # noqa: PLC0415 only they pay for it
+
     apart = spread_saved(sources, aside, wants, partial(judging_apart, today, also))
     if apart is None:
         found = read_all(sources, aside, read_saved)

@@ -8,19 +8,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from toolkit.checks.judged import Judged
 from toolkit.errors import Outcome, ToolkitError
 from toolkit.evidence import Evidence
-from toolkit.facts.text.foreign import Foreign
 from toolkit.groups import Wants
 from toolkit.hosts.host import Host
 from toolkit.ssh.pool import Interrupted, run_all
 from toolkit.ssh.transport import Transport
 from toolkit.verbs.access import Fleet
-from toolkit.verbs.saved import evidence_files, name_saved, read_all
 from toolkit.want import Want
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # nodes are asked while what judges them is imported
+    from toolkit.checks.judged import Judged
+    from toolkit.facts.text.foreign import Foreign
     from toolkit.plan.bundle import Bundle
 
 T = TypeVar("T")
@@ -33,11 +32,17 @@ _RECALLED = 64  # tuples of judgements that may come again, and are kept alive f
 
 
 def on_hosts(
-    fleet: Fleet, title: str, work: Callable[[Host], T], *, hosts: Sequence[Host] | None = None
+    fleet: Fleet,
+    title: str,
+    work: Callable[[Host], T],
+    *,
+    hosts: Sequence[Host] | None = None,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> list[Outcome[T]]:
     """Do ``work`` for each host; after Ctrl-C the outcomes say how far each one got.
 
     :param hosts: those of the fleet that are meant; all of them unless given.
+    :param meanwhile: is called in this thread once the first hosts were begun.
     """
     chosen = fleet.hosts if hosts is None else tuple(hosts)
     progress = fleet.access.progress
@@ -49,6 +54,7 @@ def on_hosts(
             fanout=fleet.access.fanout,
             progress=progress,
             max_fail=fleet.access.max_fail or None,
+            meanwhile=meanwhile,
         )
     except Interrupted as stopped:
         return list(stopped.outcomes)
@@ -57,7 +63,12 @@ def on_hosts(
 
 
 def on_each(
-    fleet: Fleet, title: str, work: Work[T], *, hosts: Sequence[Host] | None = None
+    fleet: Fleet,
+    title: str,
+    work: Work[T],
+    *,
+    hosts: Sequence[Host] | None = None,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> list[Outcome[T]]:
     """The same over a connection to each host."""
 
@@ -68,7 +79,7 @@ def on_each(
         finally:
             transport.close()
 
-    return on_hosts(fleet, title, connected, hosts=hosts)
+    return on_hosts(fleet, title, connected, hosts=hosts, meanwhile=meanwhile)
 
 
 def on_saved(
@@ -95,6 +106,8 @@ def spread_saved(
     :param aside: is given what was not understood.
     :returns: None where they would cost more than they bring, or cannot be started.
     """
+    from toolkit.verbs.saved import evidence_files, name_saved, read_all  # noqa: PLC0415 see above
+
     count = sum(len(evidence_files(each)) for each in sources)
     processes = min(len(os.sched_getaffinity(0)), count // EACH)
     if processes < 2 or count < MANY or wants.of("").own:  # a site's checks stay in this process

@@ -11,7 +11,7 @@ from pathlib import Path
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence, Frame
 from toolkit.facts.kinds import Kind, named
-from toolkit.facts.nccl.nccl_log_reader import parse_nccl_log
+from toolkit.facts.nccl.nccl_log import parse_nccl_log
 from toolkit.facts.text.machines import machines
 from toolkit.facts.text.pasted_logs import NotUnderstood, evidence_of, frames_of
 from toolkit.facts.text.pod_logs import holds_pod_logs, parse_pod_logs

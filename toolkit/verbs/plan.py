@@ -12,9 +12,9 @@ from pathlib import Path
 from toolkit.built.delivery_cache import Shelf, at_hand
 from toolkit.checks.all import ALL
 from toolkit.checks.check import Status, Verdict
-from toolkit.checks.consumers.taken import taken
+from toolkit.checks.consumers.chosen import taken
 from toolkit.checks.judged import Judged, judge_node
-from toolkit.checks.modules.half import other
+from toolkit.checks.modules.modules import other
 from toolkit.errors import Outcome, Unwritten, UsageError
 from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TypeVar
 
 from toolkit.errors import ApplyError, NoEvidence, Outcome, Unparsable
 from toolkit.evidence import Evidence, Frame, State
-from toolkit.facts.modules.module_users import parse_users
-from toolkit.facts.node.health import EARLIER
-from toolkit.facts.node.node import Node
 from toolkit.hosts.host import Host
 from toolkit.node.collect import ask, collect
 from toolkit.rollout.runs import RunFolder, evidence_name
@@ -68,6 +66,8 @@ def earlier_ports(runs: Path, host: str, now: Evidence, *, but: Path) -> tuple[F
         if file is None:
             return ()
         before = Evidence.parse(file.read_text(encoding="utf-8", errors="surrogateescape"))
+        from toolkit.facts.node.node import Node  # noqa: PLC0415 while they are asked, see read_each
+
         if before.text("boot-id") != now.text("boot-id"):
             return ()  # counted from nothing again
         aer = Node(before).aer
@@ -77,6 +77,8 @@ def earlier_ports(runs: Path, host: str, now: Evidence, *, but: Path) -> tuple[F
     if aer is None or not lines:
         return ()
     text = "".join(f"{line}\n" for line in (f"uptime:{aer.uptime}", *lines))
+    from toolkit.facts.node.health import EARLIER  # noqa: PLC0415 likewise
+
     return (Frame(EARLIER, State.OK, f"run {file.parent.name}: {frame.source}", text),)
 
 
@@ -91,6 +93,8 @@ def who_works(transport: Transport) -> str:
 
     :raises TransportError: whether the node was asked cannot be known.
     """
+    from toolkit.facts.modules.module_users import parse_users  # noqa: PLC0415 likewise
+
     try:
         found = [each for each in parse_users(ask(transport, "occupied")) if each.works]
     except (NoEvidence, Unparsable) as why:
@@ -121,18 +125,40 @@ def read_each(
     *,
     title: str = "reading",
     earlier: bool = False,
+    more: Callable[[Transport, Evidence], Evidence] | None = None,
 ) -> list[Outcome[T]]:
     """Ask every node once, and keep its evidence in the run's folder; ``work`` has it next.
 
     :param work: is called from many threads, with the host's name.
     :param earlier: beside it what the ports counted in an earlier run.
+    :param more: asks what turns on what the node has said.
     """
+    return read_meanwhile(fleet, folder, lambda: work, title=title, earlier=earlier, more=more)
+
+
+def read_meanwhile(
+    fleet: Fleet,
+    folder: RunFolder,
+    make: Callable[[], Callable[[str, Evidence], T]],
+    *,
+    title: str = "reading",
+    earlier: bool = False,
+    more: Callable[[Transport, Evidence], Evidence] | None = None,
+) -> list[Outcome[T]]:
+    """The same by work that is made, and imported, while the first nodes are asked.
+
+    :param make: is called once, in this thread.
+    """
+    made: Future[Callable[[str, Evidence], T]] = Future()
 
     def one(host: Host, transport: Transport) -> T:
         evidence = read_node(fleet, host, transport)
+        if more is not None:
+            evidence = more(transport, evidence)
         folder.keep_evidence(host.name, evidence)
+        work = made.result()  # only then is all imported that looks into evidence
         runs, name = folder.path.parent, host.name
-        more = earlier_ports(runs, name, evidence, but=folder.path) if earlier else ()
-        return work(name, evidence.plus(more))
+        ports = earlier_ports(runs, name, evidence, but=folder.path) if earlier else ()
+        return work(name, evidence.plus(ports))
 
-    return on_each(fleet, title, one)
+    return on_each(fleet, title, one, meanwhile=lambda: made.set_result(make()))

@@ -5,6 +5,7 @@
     data/*.toml       rows of tables in toolkit/compat/data, by their names
     templates/...     in place of ours of the same name
     checks/*.py       checks beside ours
+    playbooks/        tasks of Ansible's that provision.yml takes in: before.yml, after.yml
 
 Templates and checks are run: no file of it is read where others than the user or root may write.
 """
@@ -27,7 +28,8 @@ from toolkit.safe_file import others_may_write
 from toolkit.untrusted import read_file, read_toml
 from toolkit.want import Want, profiles
 
-PARTS = ("site.toml", "profiles", "data", "templates", "checks")
+PARTS = ("site.toml", "profiles", "data", "templates", "checks", "playbooks")
+HOOKS = ("before.yml", "after.yml")
 _MADE_FROM = re.compile(r"\A\{#-? made from sha256:([0-9a-f]{64})\b")
 
 
@@ -61,6 +63,9 @@ def load(profile: str, folder: Path) -> Want:
             want = replace(want, compat=want.compat.overlaid(read_toml(read_file(each))))
         except (OSError, ValueError) as trouble:
             raise UsageError(f"{each}: {trouble}", hint="as in toolkit/compat/data") from trouble
+    hooks = folder / "playbooks"
+    if hooks.is_dir() and not {hooks / each for each in HOOKS} & {*files}:
+        raise UsageError(f"{hooks}: nothing takes its files in", hint=f"name one {HOOKS[0]}")
     texts, refused = _templates(files, folder / "templates")
     templates.go_before(texts, refused)
     for why in refused.values():

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from toolkit.checks.check import Status
 from toolkit.errors import ApplyError, ToolkitError, TransportError
-from toolkit.facts.boot.loader import TrialOutcome
+from toolkit.facts.boot.next_boot import TrialOutcome
 from toolkit.node import deliver
 from toolkit.node.reboot import note, reboot
 from toolkit.plan.bundle import script

@@ -36,6 +36,7 @@ Node = tuple[str, Want, Source]
 _CHUNK = 16  # nodes that are given at a time: what they share is sent once
 _ENDS_S = 5.0  # for a process that was told to end, or whose pipe is closed
 _FORKS = get_context("forkserver")
+_JUDGEMENT = ("toolkit.checks.judged", "toolkit.checks.agreement")
 
 
 class WorkerEnded(ToolkitError):
@@ -87,7 +88,7 @@ class Workers:
         self._every: list[_Worker] = []
         self._stopped = False
         function = getattr(make, "func", make)
-        _FORKS.set_forkserver_preload([function.__module__])
+        _FORKS.set_forkserver_preload([function.__module__, *_JUDGEMENT])
         for _ in range(count):
             self._free.put(self._begun())
         first = self._every[0]

@@ -67,6 +67,9 @@ def test_the_folder_holds_all_that_plays_ask_for(tmp_path: Path) -> None:
     assert "+++ b/etc/modprobe.d/gdr-toolkit.conf" in (bundle / "changes.diff").read_text()
     assert (bundle / "run.sh").read_text().endswith('gdr_apply "$@"\n')
     assert (site / "scripts/probe.sh").read_text().startswith("#!/bin/sh\n")
+    assert sorted(each.name for each in (site / "scripts").iterdir()) == [
+        *("gdr-node", "gdr-node.sudoers", "jobs.json", "jobs.sh", "probe.sh"),
+    ]
     assert set(json.loads((site / "scripts/jobs.json").read_text())) == {
         "daemons", "first_person", "work"
     }  # fmt: skip

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace as Told
+from typing import Any
+
 import pytest
 
 from tests.unit.biosing import CHOICES, CURRENT, bios, plan_wishes, planned
@@ -12,7 +15,7 @@ from toolkit.facts.firmware.redfish_bios import Attribute
 from toolkit.facts.firmware.redfish_registry import AttributeChoice, AttributeEntry
 from toolkit.facts.firmware.redfish_values import Meaning
 from toolkit.features.bios.plan import BiosPlan
-from toolkit.features.bios.plan_reading import back, before_of, joined, read_before
+from toolkit.features.bios.plan_reading import BiosOutcome, back, before_of, joined, read_before
 from toolkit.features.bios.plan_wishes import (
     BiosRequest,
     BiosWish,
@@ -340,3 +343,21 @@ def test_half_of_what_was_named_together_is_not_sent() -> None:
     assert planned(bios(), "dma-protection=off,power-profile=Fast").stopped
     assert not planned(bios(), "dma-protection=off,acs=off").stopped
     assert not planned(bios(), "profile").stopped
+
+
+@pytest.mark.parametrize(
+    ("changed", "agreed"),
+    [
+        ({}, True),
+        ({"missed": ("x",)}, False),
+        ({"busy": "others reset it"}, False),
+        ({"after": Told(plan=Told(pending=("x",), blocked=("a",)))}, False),
+        ({"after": Told(plan=Told(pending=(), blocked=("a", "b")))}, False),
+        ({"after": Told(plan=Told(pending=(), blocked=()))}, True),
+    ],
+)
+def test_all_is_done_where_nothing_is_left_but_what_could_not_be(
+    changed: dict[str, Any], agreed: bool
+) -> None:
+    plan: Any = Told(plan=Told(pending=(), blocked=("a",)))
+    assert BiosOutcome(**{"before": plan, "after": plan, **changed}).as_agreed is agreed

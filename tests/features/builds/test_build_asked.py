@@ -65,7 +65,7 @@ class Verb:
         self.heard.append(access)
         yield access
 
-    def ask(self, *_: object) -> list[Outcome[NodeNeeds]]:
+    def ask(self, *_: object, **__: object) -> list[Outcome[NodeNeeds]]:
         return [Outcome("gpu001", NodeNeeds((NEED,))), Outcome("gpu002", error=GONE)]
 
     @contextmanager
@@ -141,9 +141,9 @@ def test_where_no_node_could_be_read_that_is_what_is_said(
     verb: Verb, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gone: list[Outcome[NodeNeeds]] = [Outcome("gpu002", error=GONE)]
-    monkeypatch.setattr(building, "needs_of", lambda *_: gone)
+    monkeypatch.setattr(building, "needs_of", lambda *_, **__: gone)
     assert verb.run(hosts="gpu002", plan=True) is ExitCode.UNREACHABLE
-    assert "nothing to build: of no node is known what it needs." in capsys.readouterr().out
+    assert "nothing to build: no node is known to need any." in capsys.readouterr().out
 
 
 def test_rpmbuild_is_not_given_a_folder_that_its_scripts_would_take_apart(tmp_path: Path) -> None:

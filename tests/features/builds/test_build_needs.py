@@ -6,14 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from tests.evidence.build import node
+from tests.evidence.build import KERNEL, OFED, node
 from tests.evidence.frames import ABSENT, Override
-from tests.unit.grounds import Survey
+from tests.evidence.healthy_builds import built
+from tests.evidence.healthy_files import P2P
+from tests.features.builds.graphs import HERE, INSTALLED, step_of
+from tests.unit import grounds
+from tests.unit.grounds import MLNX, NVIDIA, Survey
+from toolkit.built.plan.model import Part
 from toolkit.errors import NoEvidence, Unsupported
 from toolkit.features.builds.plan.outcome import Need
-from toolkit.features.builds.run.places import BuildPlace
+from toolkit.features.builds.run.places import BuildPlace, gate_ground
 from toolkit.features.builds.run.run import graphs_for, needs_of_node, shared
 
+INBOX: dict[str, Override] = {"dkms-status": ABSENT, "ofed-info": ABSENT, "rdma-modinfo": ABSENT}
 SECOND = "5.15.0-173-generic"
 
 
@@ -21,11 +27,7 @@ SECOND = "5.15.0-173-generic"
     ("changes", "need"),
     [
         pytest.param({}, ("580.126.16", "25.10.OFED.25.10.1.7.1.1"), id="by-dkms"),
-        pytest.param(
-            {"dkms-status": ABSENT, "ofed-info": ABSENT, "rdma-modinfo": ABSENT},
-            ("580.126.16", "inbox"),
-            id="no-ofed",
-        ),
+        pytest.param(INBOX, ("580.126.16", "inbox"), id="no-ofed"),
         pytest.param(
             {"dkms-status": "nvidia/580.126.20: added\n"},
             ("580.126.20", "25.10-1.7.1"),
@@ -34,10 +36,51 @@ SECOND = "5.15.0-173-generic"
     ],
 )  # fmt: skip
 def test_a_node_says_what_it_needs(changes: dict[str, Override], need: tuple[str, str]) -> None:
-    (found,) = needs_of_node("gpu001", node(changes)).needs
+    (found,) = needs_of_node("gpu001", node(changes), insist=True).needs
     assert (found.driver, found.ofed) == need
     assert found.kernels == ("5.15.0-170-generic",)
     assert found.nodes == ("gpu001",)
+
+
+def test_where_dma_buf_is_the_path_nothing_is_built_and_that_is_said() -> None:
+    found = needs_of_node("gpu001", node(INBOX))
+    assert found.needs == ()
+    assert found.remark == (
+        "gpu001: its path is dma-buf, by the open driver and the kernel's own RDMA modules: "
+        "nothing is built for it (--part peermem insists)"
+    )
+
+
+def test_a_driver_that_came_as_modules_goes_along_with_what_it_exports() -> None:
+    ofed = f"mlnx-ofed-kernel/{OFED}, {KERNEL}, x86_64: installed\n"
+    (need,) = needs_of_node("gpu001", node({"dkms-status": ofed, "dkms-confs": ""})).needs
+    assert need.module == f"/lib/modules/{KERNEL}/updates/dkms/nvidia.ko"
+    assert dict(need.exports) == P2P
+    (by_dkms,) = needs_of_node("gpu001", node()).needs
+    assert (by_dkms.module, by_dkms.exports) == ("", ())
+    other = {"dkms-status": ofed, "dkms-confs": "", "all-modinfo": built(driver="1")}
+    (updated,) = needs_of_node("gpu001", node(other)).needs  # on disk is another than is loaded
+    assert updated.exports == ()
+
+
+def test_a_builder_without_a_driver_builds_against_that_of_the_nodes() -> None:
+    """Its sources need be no DKMS package: nobody builds the driver anew."""
+    bare = replace(NVIDIA, name="nvidia", builds=())
+    survey = Survey(packages=(MLNX, bare), folders=HERE, status=INSTALLED.status[:1])
+    place = BuildPlace("here", "", "threads", lambda _: survey.ground, lambda _: "")
+    need = Need((grounds.KERNEL,), grounds.DRIVER, module="/lib/modules/x/nvidia.ko",
+                exports=(("nvidia_p2p_get_pages", 0x9BFC92AD),))  # fmt: skip
+    surveyed = graphs_for(place, [need], (Part.PEERMEM,), "")
+    graph = surveyed.works[0].graph
+    assert graph.blocked == ()
+    driver, peermem = step_of(graph, Part.DRIVER), step_of(graph, Part.PEERMEM)
+    assert (driver.given, peermem.given) == (True, False)
+    assert driver.exports == "0x9bfc92ad\tnvidia_p2p_get_pages\tnvidia\tEXPORT_SYMBOL\t\n"
+    [nvidia] = [e for e in gate_ground(surveyed.ground, peermem, graph, {}).providers
+                if e.name == "nvidia"]  # fmt: skip
+    assert nvidia.version == grounds.DRIVER
+    alone = graphs_for(place, [replace(need, exports=())], (Part.PEERMEM,), "").works[0].graph
+    assert "no DKMS package" in alone.blocked[0].found
 
 
 def test_a_node_needs_the_kernel_that_it_boots_next_too() -> None:

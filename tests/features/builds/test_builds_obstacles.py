@@ -13,6 +13,7 @@ from toolkit.errors import ExitCode
 from toolkit.features.builds.plan.graph import make_graph
 from toolkit.features.builds.plan.outcome import BuildRun, Need, NeedGraph
 
+BARE = replace(NVIDIA, name="nvidia", builds=())  # what Ubuntu's nvidia-kernel-source-* lays down
 RT = ("CONFIG_PREEMPT_RT=y", "CONFIG_MODVERSIONS=y")
 
 
@@ -73,6 +74,20 @@ RT = ("CONFIG_PREEMPT_RT=y", "CONFIG_MODVERSIONS=y")
             "the driver's",
             "install the driver's DKMS package, or its sources, in the version that is installed",
             id="a-driver-without-its-source",
+        ),
+        pytest.param(
+            Survey(packages=(MLNX,), folders=HERE, driver=DRIVER), Part.PEERMEM,
+            f"the source of nvidia-peermem {DRIVER} is not below /usr/src: it comes with "
+            "the driver's",
+            f"apt-get download 'nvidia-open-kernel-source={DRIVER}-*', then give build that file: "
+            "--sources FILE; do not install it, the driver stays as it is; or: "
+            f"sh NVIDIA-Linux-x86_64-{DRIVER}.run --extract-only --target /usr/src/nvidia-{DRIVER}",
+            id="a-driver-without-dkms",
+        ),
+        pytest.param(
+            Survey(packages=(MLNX, BARE)), Part.DRIVER,
+            f"/usr/src/nvidia-{DRIVER} is the driver's source and no DKMS package",
+            "install the driver's modules, or its DKMS package", id="sources-alone",
         ),
         pytest.param(
             Survey(room_kb=1_000_000), Part.DRIVER,
@@ -226,3 +241,13 @@ def test_a_link_to_the_same_folder_is_no_disagreement() -> None:
         links=(f"{KERNEL} -> aarch64/{KERNEL}",),
     )
     assert graph_of(survey.ground).blocked == ()
+
+
+def test_a_source_that_is_no_dkms_package_is_all_that_nvidia_peermem_asks_for() -> None:
+    """The driver stays as it is installed; a DKMS package of the same release comes first."""
+    survey = Survey(packages=(MLNX, BARE), folders=HERE, driver=DRIVER)
+    step = step_of(graph_of(survey.ground, Part.PEERMEM), Part.PEERMEM)
+    assert (step.source, step.source_name) == (f"nvidia-{DRIVER}", "nvidia")
+    both = replace(survey, packages=(MLNX, BARE, NVIDIA))
+    step = step_of(graph_of(both.ground, Part.PEERMEM), Part.PEERMEM)
+    assert step.source == NVIDIA.folder

@@ -15,6 +15,7 @@ from tests.features.builds.graphs import INSTALLED, graph_of
 from toolkit.built.plan.model import Inputs, Part
 from toolkit.compat.reader import Compat, Confidence, shipped
 from toolkit.errors import ExitCode
+from toolkit.facts.distros import Distro
 from toolkit.facts.modules.build_env import Ground, GroundKernel, Source
 from toolkit.facts.modules.ofed import OfedFolders
 from toolkit.features.builds.plan.graph import BlockedPart, BuildGraph, BuildStep
@@ -53,7 +54,7 @@ def ground(release: str, compiler: str = GCC12, **config: str) -> Ground:
     sources = (OPEN, CLOSED)
     return Ground(
         arch="x86_64",
-        system="",
+        distro=Distro("debian", "12", (), ""),
         dkms="3.0.10",
         tools=frozenset(),
         kernels=(kernel,),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -324,3 +325,73 @@ def test_a_tool_is_looked_for_where_ordinary_users_do_not(monkeypatch: pytest.Mo
     monkeypatch.setenv("PATH", "/p")
     assert headers._where("x") is None
     assert asked == ["/p:/usr/bin:/bin"]
+
+
+# --- the driver's source ------------------------------------------------------------------
+
+
+def driver(at: Path, release: str = "580.142") -> Path:
+    (at / "nvidia-peermem").mkdir(parents=True)
+    (at / "nvidia-peermem/nvidia-peermem.c").touch()
+    (at / "Kbuild").write_text(f'ccflags-y += -DNV_VERSION_STRING=\\"{release}\\"\n')
+    for name in ("nv-kernel.o_binary", "dkms.conf"):
+        (at / name).touch()
+    return at
+
+
+def laid(given: Path, release: str = "580.142") -> list[str]:
+    """What of a driver's source lies below usr/src of the layer."""
+    with unpack_headers([], sources=[str(given)]) as found:
+        assert found.releases == ()
+        [folder] = (Path(found.layer) / "usr/src").iterdir()
+        assert folder.name == f"nvidia-{release}"
+        return sorted(each.name for each in folder.iterdir())
+
+
+def tar(folder: Path, file: Path) -> Path:
+    subprocess.run(["tar", "-C", folder, "-caf", file, "."], check=True)
+    return file
+
+
+@pytest.mark.usefixtures("place")
+def test_a_drivers_source_is_found_in_whatever_holds_it(tmp_path: Path) -> None:
+    """A folder as the vendor's installer extracts it; his tarball; a package of a tarball."""
+    whole = tmp_path / "NVIDIA-Linux-x86_64-580.142"
+    driver(whole / "kernel-open")
+    driver(whole / "kernel", "0")  # the other flavour's comes after the open one's
+    assert laid(whole) == ["Kbuild", "nvidia-peermem"]
+    assert laid(tar(whole, tmp_path / "given.tar.xz")) == ["Kbuild", "nvidia-peermem"]
+    (tmp_path / "source-package").mkdir()
+    tar(whole, tmp_path / "source-package/open-gpu-kernel-modules.tar.xz")
+    assert laid(tmp_path / "source-package") == ["Kbuild", "nvidia-peermem"]
+
+
+def test_a_package_of_dkms_need_not_be_installed_to_give_its_source(
+    tools: Tools, tmp_path: Path
+) -> None:
+    made = driver(tmp_path / "made")
+    at = "usr/src/nvidia-open-580.142"
+    tools.add("dpkg-deb", f'mkdir -p "$3/usr/src" && cp -R "{made}" "$3/{at}"')
+    assert laid(Path(given(tmp_path, "d.deb", DEB))) == ["Kbuild", "nvidia-peermem"]
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        pytest.param("NVIDIA.run", "has to be unpacked first", id="a-program"),
+        pytest.param("nowhere.tar.xz", "there is no such file", id="nothing"),
+        pytest.param("text.tar.xz", "cannot be unpacked", id="no-archive"),
+        pytest.param("folder", "no nvidia-peermem.c in it", id="without-it"),
+    ],
+)
+def test_what_holds_no_source_of_the_driver_is_one_sentence(
+    tmp_path: Path, name: str, words: str
+) -> None:
+    (tmp_path / "text.tar.xz").write_text("no archive")
+    (tmp_path / "folder").mkdir()
+    with (
+        pytest.raises(UsageError, match=words),
+        unpack_headers([], sources=[str(tmp_path / name)]),
+    ):
+        pass

@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 from tests.evidence.board import BOARD, Board
 from tests.evidence.build import node
 from tests.evidence.frames import Override
-from toolkit.checks.comparison import VERDICT, Sheets
-from toolkit.checks.outliers import Comparison, Difference, compare
+from toolkit.checks.outliers import VERDICT, Comparison, Difference, Sheets, compare
 from toolkit.report.table import Painter
 from toolkit.want import Want
 

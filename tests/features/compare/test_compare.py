@@ -13,13 +13,12 @@ from tests.evidence.frames import DENIED, Override
 from tests.evidence.healthy_boot import ARGUMENTS
 from tests.features.compare.comparing import NAMES, PLAIN, WHEN, fleet, only
 from toolkit.checks.check import Status
-from toolkit.checks.comparison import VERDICT, Sheets
 from toolkit.checks.judged import judge_node
-from toolkit.checks.outliers import ABSENT, ADDRESSES, Difference
+from toolkit.checks.outliers import ABSENT, ADDRESSES, VERDICT, Difference, Sheets
 from toolkit.evidence import Evidence
 from toolkit.facts.comparables import TOPICS, Trait, traits
 from toolkit.facts.node.node import Node
-from toolkit.features.compare.show import text
+from toolkit.features.compare.cli import text
 from toolkit.report.table import WIDTH
 from toolkit.want import Want
 

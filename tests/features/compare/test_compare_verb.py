@@ -15,8 +15,7 @@ from tests.evidence.build import PROPRIETARY, node
 from tests.evidence.frames import DENIED, Override
 from tests.features.compare.comparing import NAMES, WHEN, fleet
 from toolkit.errors import ExitCode, TransportError
-from toolkit.features.compare.cli import compare_
-from toolkit.features.compare.show import document
+from toolkit.features.compare.cli import compare_, document
 
 SCHEMA = Path(__file__).parents[3] / "docs/compare.schema.json"
 

@@ -12,9 +12,8 @@ from tests.unit.enrolling import DER, OTHER, FirmwareNode, fleet_of, print_of
 from toolkit.errors import NoEvidence, Outcome, Unsupported, UsageError
 from toolkit.facts.firmware.secureboot import SecureBoot
 from toolkit.features.enrol.cli import enrol_lines
-from toolkit.features.enrol.io import SAFE, script
 from toolkit.features.enrol.plan import Enrolling, EnrolStanding, EnrolWish
-from toolkit.features.enrol.run import look, make_password, request, revoke
+from toolkit.features.enrol.run import SAFE, look, make_password, request, revoke, script
 from toolkit.report.table import Painter
 from toolkit.verbs.access import Fleet
 

@@ -9,8 +9,7 @@ import pytest
 
 from tests.unit.enrolling import DER, FirmwareNode, fleet_of
 from toolkit.errors import UsageError
-from toolkit.features.enrol.io import script
-from toolkit.features.enrol.run import look, read_der
+from toolkit.features.enrol.run import look, read_der, script
 
 # How private keys in DER begin; the rest of each is not looked at.
 PRIVATE_KEYS = [

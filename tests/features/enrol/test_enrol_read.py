@@ -12,10 +12,9 @@ import pytest
 from tests.unit.enrolling import DER, OTHER, FirmwareNode, fleet_of, print_of
 from toolkit.errors import NoEvidence, ToolkitError
 from toolkit.evidence import Evidence
-from toolkit.facts.firmware.mok import parse_mok
-from toolkit.features.enrol.io import ask, script
+from toolkit.facts.firmware.secureboot import parse_mok
 from toolkit.features.enrol.plan import EnrolStanding, EnrolWish, standing
-from toolkit.features.enrol.run import look
+from toolkit.features.enrol.run import ask, look, script
 
 PASSWORD = "bcdefghijklm"  # noqa: S105 for nodes that do not exist
 Made = Callable[..., FirmwareNode]

@@ -53,6 +53,7 @@ class SimulatedFleet:
     disturbed: float = 0.0  # share of runs that something else made slow
     seed: int = 0
     subnets: Callable[[int, int], str] = lambda _, rail: f"10.{rail}.0.0/16"
+    leaves: Callable[[int, int], str] = lambda *_: ""
     made: int = 0
 
     def __post_init__(self) -> None:
@@ -60,7 +61,7 @@ class SimulatedFleet:
         self.hosts = hosts_of(self.count)
         self.ends = {
             host: [
-                PairEnd(host, f"mlx5_{rail}", GPU, self.subnets(at, rail))
+                PairEnd(host, f"mlx5_{rail}", GPU, self.subnets(at, rail), self.leaves(at, rail))
                 for rail in range(self.rails)
             ]
             for at, host in enumerate(self.hosts)
@@ -72,7 +73,7 @@ class SimulatedFleet:
         }
 
     def _slow(self, end: PairEnd, slow: dict[str, float]) -> float:
-        names = (end.host, str(end), end.subnet, end.hca)
+        names = (end.host, str(end), end.subnet, end.hca, end.leaf)
         return min((slow[name] for name in names if name in slow), default=1.0)
 
     def ways(self, one: str, other: str) -> list[Ends]:
@@ -145,6 +146,8 @@ def test_what_a_leaf_has_in_common_is_one_part() -> None:
     assert named(bisected(rails)[0]) == ["subnet 10.2.0.0/16"]
     infiniband = SimulatedFleet(32, 4, {"mlx5_2": 0.5}, subnets=lambda *_: "")
     assert named(bisected(infiniband)[0]) == ["rail mlx5_2"]
+    told = SimulatedFleet(32, 4, {"leaf12": 0.5}, leaves=lambda n, rail: f"leaf{n // 16}{rail}")
+    assert named(bisected(told)[0]) == ["leaf leaf12"]
 
 
 def test_two_bad_ends_that_met_each_other_first_are_both_named() -> None:

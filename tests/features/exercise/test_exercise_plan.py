@@ -19,7 +19,12 @@ from toolkit.features.exercise.plan import (
     settings_of,
     words_of,
 )
-from toolkit.features.exercise.plan_rails import ExerciseNode
+from toolkit.features.exercise.plan_rails import (
+    ExerciseNode,
+    devices,
+    fabric_frame,
+    parse_fabric,
+)
 
 
 def test_host_memory_first_then_gpus_deep_and_shallow() -> None:
@@ -307,3 +312,60 @@ def test_soft_roce_is_tried_with_little() -> None:
     test = replace(planned(one, other).tests[0])
     assert (test.drive.hca, test.drive.gid, test.size, test.iterations) == ("rxe0", 1, 16384, 200)
     assert Node(evidence).gids[1].address.ipv4_mapped is not None
+
+
+def test_the_leaf_of_a_port_is_told_by_lldp_where_one_switch_alone_is_there() -> None:
+    one = view("gpu1")
+    device = replace(devices(one)[0], netdevs=("eth0.100",))
+
+    def leaf(*names: str) -> str:
+        lines = [f"lldp.eth0.100.chassis.name={name}\n" for name in names]
+        text = "lldp.eth1.chassis.name=other\nlldp.eth0.100.port.descr=swp1\n" + "".join(lines)
+        return view("gpu1", seen=look().plus([frame("exercise-leaves", text)])).leaf(device)
+
+    assert (leaf("leaf01"), leaf("leaf01", "bmc"), leaf(), one.leaf(device)) == (
+        "leaf01",
+        "",
+        "",
+        "",
+    )
+
+
+DISCOVERED = """#
+# Topology file: generated on Sat Nov 28 10:00:00 2026
+#
+vendid=0x2c9
+devid=0xd2f2
+sysimgguid=0xb83fd20300000010
+switchguid=0xb83fd20300000010(b83fd20300000010)
+Switch\t65 "S-b83fd20300000010"\t\t# "leaf01" enhanced port 0 lid 41 lmc 0
+[1]\t"H-946dae030097bd2c"[1](946dae030097bd2c) \t\t# "gpu1 mlx5_0" lid 5 4xNDR
+[2][ext 2]\t"H-946dae030097ffff"[1](946dae030097ffff) \t\t# "gpu9 mlx5_0" lid 6 4xNDR
+[65]\t"H-946dae030097bd2d"[1](946dae030097bd2d) \t\t# "Mellanox Technologies Aggregation Node"
+
+Ca\t1 "H-946dae030097bd2c"\t\t# "gpu1 mlx5_0"
+[1](946dae030097bd2c) \t"S-b83fd20300000010"[1]\t\t# lid 5 lmc 0 "leaf01" lid 41 4xNDR
+"""
+
+
+def test_the_leaf_of_a_port_is_told_by_the_fabrics_list_word_for_word() -> None:
+    fabric = parse_fabric(DISCOVERED.split("\n"))
+    text = captured("healthy").text("infiniband")
+    old = re.search("mlx5_0/node_guid:(.*)", text)
+    lead = "" if old else "mlx5_0/node_guid:946d:ae03:0097:bd2c\n"
+    own = text.replace(old[1] if old else "\0", "946d:ae03:0097:bd2c")
+    evidence = captured("healthy").plus([frame("infiniband", lead + own)])
+    told = fabric_frame(fabric, Node(evidence))
+    assert told.text.split("\n") == [*DISCOVERED.split("\n")[7:9], "", ""]
+    one = view("gpu1", evidence, look().plus([told]))
+    assert [one.leaf(each) for each in devices(one)][:2] == ["leaf01", ""]
+
+
+def test_the_terms_are_those_that_were_asked_for() -> None:
+    assert read_terms(1, 2, "mlx5_1", every=True) == ExerciseTerms(1, 2, "mlx5_1", every=True)
+    assert read_terms(60, 1, "", every=False).seconds == 60
+    for seconds, gigabytes in ((0, 1), (61, 1), (1, 0)):
+        with pytest.raises(
+            UsageError, match=f"--(seconds {seconds}|gigabytes {gigabytes}): a test"
+        ):
+            read_terms(seconds, gigabytes, "", every=False)

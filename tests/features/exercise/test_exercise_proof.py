@@ -10,7 +10,7 @@ from tests.features.exercise.exercising import captured, frame, measured, planne
 from toolkit.checks.check import Status
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.exercise import Measured
-from toolkit.facts.rdma.hca_counters import Moved
+from toolkit.facts.rdma.hca_health import Moved
 from toolkit.features.exercise.plan_judge import JudgedTest, judge
 from toolkit.features.exercise.plan_proof import ProofState, by_ports
 

@@ -130,6 +130,11 @@ def test_check_shows_the_commands_and_moves_nothing(gdr: Gdr) -> None:
         (("--hosts", "demo[1-3]"), ExitCode.USAGE, "between two hosts"),
         (("--hosts", "demo[1-3]", "--pairs", "some"), ExitCode.USAGE, "ring, rail, all, bisect"),
         (("--hosts", "demo-acs", "--pairs", "all"), ExitCode.USAGE, "two hosts or more"),
+        (("--hosts", "demo-acs", "--fabric", "none"), ExitCode.USAGE, "of the pairs of a set"),
+        (
+            ("--hosts", "demo[1-2]", "--pairs", "all", "--fabric", "README.md"),
+            *(ExitCode.USAGE, "no HCA at a switch"),
+        ),
         (
             ("--hosts", "demo[1-3]", "--pairs", "all", "--max-unavailable", "1", "--yes"),
             ExitCode.USAGE,
@@ -162,12 +167,32 @@ def test_what_makes_no_sense_is_one_sentence(
     assert "Traceback" not in done.stderr
 
 
-def test_the_pairs_of_a_set_are_run_told_kept_and_judged_again(gdr: Gdr) -> None:
+def better_before(told: dict[str, Any], runs: Path) -> None:
+    """Three runs of the days before, between the two ends of which the next test is."""
+    text = json.dumps(told).replace("demo-healthy", "demo021x").replace("demo-acs", "demo021")
+    before = json.loads(text.replace("demo021x", "demo-acs"))
+    for each in before["results"]:
+        each["value"] *= 0.5 if each["unit"] == "us" else 1.5
+    for day in range(1, 4):
+        folder = runs / f"2026-01-0{day}T09-00-00-exercise"
+        folder.mkdir()
+        before["time"] = f"2026-01-0{day}T09:00:00+00:00"
+        (folder / "exercise.json").write_text(json.dumps(before))
+
+
+def test_the_pairs_of_a_set_are_run_told_kept_and_judged_again(
+    ran: tuple[dict[str, Any], Path], gdr: Gdr
+) -> None:
     words = ("--pairs", "ring", "--seconds", "1", "--json")
+    better_before(ran[0], ran[1].parent)
     done = gdr("--hosts", "demo-acs,demo021", *words)
     assert done.returncode == ExitCode.FAILED, done.stderr
     told = json.loads(done.stdout)
     jsonschema.validate(told, SCHEMA)
+    status = {each["number"]: each["status"] for each in told["results"]}
+    fewer = [each for each in told["declined"] if status[each["number"]] == "pass"]
+    assert fewer, "told though it passes"
+    assert {(e["runs"], e["since"]) for e in fewer} == {(3, "2026-01-01")}
     assert told["simulated"] is True
     pairs = told["pairs"]
     assert (pairs["nodes"], pairs["ends"], pairs["rounds"], pairs["possible"]) == (2, 2, 1, 1)
@@ -183,7 +208,7 @@ def test_the_pairs_of_a_set_are_run_told_kept_and_judged_again(gdr: Gdr) -> None
     assert "Simulated: no data was moved" in page.read_text()
     assert document["pairs"]["open"] == pairs["open"]
     past = gdr("--hosts", "demo-acs", "--past").stdout
-    assert past.count("demo021 mlx5_0") == 8
+    assert past.count("demo021 mlx5_0") == 8 + 3 * len(ran[0]["results"])
 
 
 def test_the_pairs_of_a_set_are_told_before_with_what_is_predicted(gdr: Gdr) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from toolkit.facts.rdma.exercise import Buffer, End, Kind, Role, Test
-from toolkit.facts.rdma.measured import MeasuredPair
+from toolkit.facts.rdma.perftest import MeasuredPair
 from toolkit.features.exercise.plan_proof import same
 from toolkit.features.exercise.run import FILE, earlier, measured
 from toolkit.features.page.show.seen import Path as Path_

@@ -12,7 +12,7 @@ from toolkit.compat.reader import Confidence
 from toolkit.facts.rdma.exercise import Kind
 from toolkit.features.exercise.plan_judge import ExpectedFigure, JudgedTest
 from toolkit.features.exercise.plan_proof import Point, ProofState
-from toolkit.features.exercise.show import EarlierFigures, result_lines
+from toolkit.features.exercise.show import EarlierFigures, _remarks, result_lines
 from toolkit.report.table import WIDTH, Painter
 from toolkit.throughput.estimate import Estimate, Layer, Unit
 
@@ -121,3 +121,12 @@ def test_only_the_status_is_painted() -> None:
     for line, colour in zip(painted[1:3], ("32", "31"), strict=True):
         assert line.startswith(f"\x1b[{colour}m{TESTS[0].number}. ")
         assert line.count("\x1b[") == 2
+
+
+@pytest.mark.parametrize("label", ["note", "left out"])
+def test_a_long_remark_goes_on_below_its_first_word(label: str) -> None:
+    texts = [" ".join(["word"] * 40)]
+    first, *rest = _remarks(texts, ()) if label == "left out" else _remarks((), texts)
+    assert first.startswith(f"{label}: word ")
+    assert rest
+    assert all(line.startswith(" " * len(f"{label}: ") + "word") for line in rest)

@@ -23,8 +23,7 @@ from toolkit.errors import LoginError
 from toolkit.evidence import Evidence
 from toolkit.expect import ExpectKey, read_expect
 from toolkit.facts.node.node import Node
-from toolkit.features.expect.cli import had_saved
-from toolkit.features.expect.show import text
+from toolkit.features.expect.cli import had_saved, text
 from toolkit.groups import resolved
 from toolkit.hosts.host import NOTHING
 from toolkit.node.collect import probe_script

@@ -10,8 +10,7 @@ import pytest
 
 from toolkit.cli.options import Said
 from toolkit.errors import UsageError
-from toolkit.features.history.cli import row_of
-from toolkit.features.history.show import history_table, run_lines, runs_document, runs_table
+from toolkit.features.history.cli import history_table, row_of, run_lines, runs_document, runs_table
 from toolkit.report.table import Painter
 from toolkit.rollout.claims import claim
 from toolkit.rollout.history import PastRun, RunState, Unread, history_of, read_run, read_runs

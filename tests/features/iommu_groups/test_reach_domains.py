@@ -17,7 +17,7 @@ from toolkit.errors import (
     UsageError,
 )
 from toolkit.evidence import Evidence, Frame, State
-from toolkit.features.enrol import io as enrol
+from toolkit.features.enrol import run as enrol
 from toolkit.features.image import run_passport as passport
 from toolkit.features.image.io import chroot
 from toolkit.features.image.io.chroot import ChrootTransport

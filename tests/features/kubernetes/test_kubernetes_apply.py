@@ -14,10 +14,11 @@ import yaml
 
 from tests.evidence.build import node
 from tests.evidence.frames import MISSING
-from toolkit.cli import Gdr, verbs
-from toolkit.errors import ExitCode, Outcome, Unparsable, Unsupported, UsageError
+from toolkit.cli import Gdr, main, verbs
+from toolkit.errors import ExitCode, Outcome, Unparsable, Unsupported, Unwritten, UsageError
 from toolkit.evidence import Evidence
-from toolkit.facts.cluster import Bringer, Cluster, parse_cluster
+from toolkit.facts.kube import Bringer, Cluster, parse_cluster
+from toolkit.features.kubernetes import cli
 from toolkit.features.kubernetes.plan import KubeManifest, NodeBundle, parse_terms, stream
 from toolkit.features.kubernetes.run import (
     applying_manifests,
@@ -266,6 +267,26 @@ def test_apply_writes_bundles_and_says_whose_there_is_none(
     assert "the GPU Operator owns the driver (gpu-operator/nvidia-driver-daemonset)" in told
     made = sorted(each.name.partition("-gdr")[0] for each in (saved / "made").iterdir())
     assert made == ["50-roller.yaml", "60-0001"]
+
+
+def test_manifests_that_found_no_room_are_told_in_the_code(
+    saved: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise Unwritten("made", OSError(28, "No space left on device"))
+
+    monkeypatch.setattr(cli, "write_manifests", full)
+    log = str(saved / "pods.log")
+    words = ["--from", log, "--apply", "--image", IMAGE, "--out", str(saved / "made"), "--json"]
+    monkeypatch.setattr("sys.argv", ["gdr", "kubernetes", *words, "--profile", "peermem"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == ExitCode.UNKNOWN
+    told = capsys.readouterr()
+    assert "--out was not written: made: cannot be written: No space left" in told.err
+    document = json.loads(told.out)
+    assert document["manifests"] == []
+    assert [each["node"] for each in document["jobs"]] == ["gpu007", "gpu008"]
 
 
 def test_check_plans_and_renders_nothing(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -142,6 +142,27 @@ def test_what_contradicts_itself_or_is_no_value_is_refused(words: str) -> None:
         read_wishes(words)
 
 
+SWITCHED = {"on": 1, "true": 1, "off": 0, "false": 0}
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("ATS_ENABLED", SWITCHED),
+        ("SRIOV_EN", SWITCHED),
+        ("ADVANCED_PCI_SETTINGS", SWITCHED),
+        ("PCI_WR_ORDERING", {"per_mkey": 0, "force_relax": 1}),
+        ("ROCE_CC_PRIO_MASK_P1", {"all": 255}),
+        ("LINK_TYPE_P2", {"ib": 1, "eth": 2}),
+        ("MAX_ACC_OUT_READ", {"auto": 0}),
+        ("INTERNAL_CPU_OFFLOAD_ENGINE", {"enabled": 0, "disabled": 1}),
+    ],
+)
+def test_each_setting_has_words_for_its_numbers(name: str, words: dict[str, int]) -> None:
+    found = {word: read_wishes(f"{name}={word.upper()}")[0][0] for word in words}
+    assert found == {word: NicWish(name, value) for word, value in words.items()}
+
+
 def test_a_named_port_goes_before_the_site_s_word_for_all_ports() -> None:
     named, _ = read_wishes("LINK_TYPE_P1=ib")
     found = looked(*named, NicWish("LINK_TYPE", 2, named=False))

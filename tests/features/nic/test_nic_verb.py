@@ -78,6 +78,7 @@ def test_a_look_tells_what_role_and_site_want_and_writes_nothing(
     assert site.run() is ExitCode.FAILED
     out = capsys.readouterr().out
     assert "gpu[01-02]" in out
+    assert f"\n  {FIRST} ConnectX7\n" in out
     assert "ATS_ENABLED                    True(1)              wanted 0" in out
     assert "Broadcom" in out
     assert not written(site)
@@ -108,6 +109,17 @@ def test_what_is_written_is_read_again_kept_and_told_to_wait_for_a_cold_boot(
     events = read_run(site.runs, site.newest).story.events
     order = [each.phase for each in events if each.host == "gpu01"]
     assert order.index("kept") < order.index(Phase.APPLYING.value)
+
+
+def test_an_undo_of_a_host_that_the_run_did_not_touch_is_refused(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    later = site.nodes.pop("gpu02")
+    site.run(set="ATS_ENABLED=off", apply=True)
+    site.nodes["gpu02"] = later
+    assert site.run(undo=site.newest, apply=True) is ExitCode.USAGE
+    assert "wrote nothing on gpu02" in capsys.readouterr().err
+    assert site.nodes["gpu01"].next(FIRST, "ATS_ENABLED") == "0"
 
 
 def test_an_undo_puts_back_what_there_was(site: Site) -> None:

@@ -25,12 +25,12 @@ from toolkit.checks.check import Verdict, failed
 from toolkit.checks.judged import judge_node
 from toolkit.errors import Outcome, TransportError
 from toolkit.evidence import Evidence, Frame
-from toolkit.facts.rdma.measured import MeasuredPair
+from toolkit.facts.rdma.perftest import MeasuredPair
 from toolkit.facts.recall import forget
 from toolkit.features.page.cli import looking, looking_apart
 from toolkit.features.page.show.fold import GROUPS, Who, commands
 from toolkit.features.page.show.parts import Page
-from toolkit.features.page.show.seen import Seeing, SeenNode, excerpt, named
+from toolkit.features.page.show.seen import HeatSpot, Seeing, SeenNode, excerpt, named
 from toolkit.features.page.show.view import make
 from toolkit.report.pages import plain, policy
 from toolkit.verbs.each import on_saved
@@ -343,3 +343,28 @@ def own_words(seen: SeenNode, number: int) -> SeenNode:
         for each in seen.judged.verdicts
     )
     return replace(seen, judged=replace(seen.judged, verdicts=verdicts))
+
+
+@pytest.mark.parametrize(
+    ("spot", "told"),
+    [
+        (HeatSpot("PIX", 0, "", "", (), "", nearest=True, why=""), "PIX"),
+        (HeatSpot("?", 0, "", "", None, "", nearest=False, why=""), "?; ACS not known"),
+        (
+            HeatSpot(
+                "PHB",
+                63,
+                "32 GT/s x16",
+                "0000:17:00.0",
+                ("a", "b"),
+                "48 GB/s",
+                nearest=True,
+                why="",
+            ),
+            "PHB; predicted 48 GB/s; narrowest link 32 GT/s x16 (63 GB/s) at 0000:17:00.0; "
+            "redirected at a, b",
+        ),
+    ],
+)
+def test_a_pair_tells_what_is_known_of_it_and_no_more(spot: HeatSpot, told: str) -> None:
+    assert spot.told == told

@@ -126,7 +126,7 @@ def test_the_folder_of_a_job_that_still_runs(tmp_path: Path) -> None:
         'nccl_bus_bandwidth_gbs{node="gpu03",comm_name="TP",n_nodes="2",nranks="4",slurm_job_id='
         '"4712",collective="AllReduce",message_size="1-2GB"} 88\n'
     )
-    run, other = read_jobs(folder)
+    run, other = read_jobs(folder).runs
     assert (run.job, run.hosts, run.bus, run.ranks) == ("4711", ("gpu01", "gpu02"), 99.0, 16)
     assert (other.job, other.hosts, other.bus) == ("4712", ("gpu03",), 88.0)
 
@@ -137,7 +137,7 @@ def test_several_jobs_are_told_apart_by_their_folders(tmp_path: Path) -> None:
         inspector(tmp_path / f"nccl-inspector-{job}", bus, *hosts)
     dark = job_of(node({"module-state": "", "nvidia-version": PROPRIETARY}))
     nodes = {"a": SOUND, "b": SOUND, "c": FENCED, "d": dark}
-    found = [judge_job(run, nodes, C) for run in read_jobs(tmp_path)]
+    found = [judge_job(run, nodes, C) for run in read_jobs(tmp_path).runs]
     assert [(each.run.job, each.status, [s[:15] for s in each.suspects]) for each in found] == [
         ("1", Status.PASS, []),
         ("2", Status.FAIL, ["c (acs.redirect"]),
@@ -149,7 +149,7 @@ def test_the_log_of_a_test_is_a_job_of_one_communicator(tmp_path: Path) -> None:
     file = tmp_path / "slurm-4711.out"
     draw = Random(7)  # noqa: S311 # drawn again the same
     file.write_text(nccl_tests(Job(39.0, "all_reduce", 2, 2), draw))
-    (run,) = read_jobs(file)
+    (run,) = read_jobs(file).runs
     assert (run.job, run.test, run.nodes, run.ranks) == ("slurm-4711", "all_reduce", 2, 4)
     assert run.bus == pytest.approx(39.0, rel=0.05)
 

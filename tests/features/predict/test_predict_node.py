@@ -15,6 +15,7 @@ from toolkit.facts.node.node import Node
 from toolkit.facts.pci.pcie_caps import Link
 from toolkit.facts.pci.topology import Distance
 from toolkit.features.predict.plan.totals import Prediction, predict
+from toolkit.features.predict.show import as_json
 from toolkit.throughput.inputs import LinkTold
 from toolkit.throughput.pair import PairPrediction
 from toolkit.throughput.reading import _End, _link
@@ -161,6 +162,8 @@ def test_evidence_that_tells_of_nothing_is_an_answer_with_its_reason() -> None:
     found = of(Evidence({}, complete=True))
     assert (found.pairs, found.total) == ((), None)
     assert found.notes
+    told = as_json("gpu01", found)
+    assert (told["pairs"], told["total"], told["notes"]) == ([], None, list(found.notes))
 
 
 CAPTURES = sorted((Path(__file__).parents[2] / "evidence").glob("*.txt"))

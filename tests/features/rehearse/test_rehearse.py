@@ -12,18 +12,18 @@ import jsonschema
 import pytest
 
 from tests import invoked
-from tests.evidence.build import node
+from tests.evidence.build import KERNEL, modinfo, node
 from toolkit.checks.all import ALL
-from toolkit.checks.consumers.taken import taken
+from toolkit.checks.consumers.chosen import taken
 from toolkit.checks.judged import judge_node
 from toolkit.compat.reader import shipped
 from toolkit.demo import software
 from toolkit.demo.create import environment, make_node
 from toolkit.demo.nodes import READY, Recipe
 from toolkit.errors import ExitCode
-from toolkit.evidence import Evidence
+from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.node.node import Node
-from toolkit.features.rehearse.plan import Rehearsal, rehearse_node, turns_of
+from toolkit.features.rehearse.plan import Rehearsal, packages_asked, rehearse_node, turns_of
 from toolkit.features.rehearse.plan_evidence import Upgrade, as_if, whole_ofed
 from toolkit.node.collect import probe_script
 from toolkit.plan.plan import Plan, make_plan
@@ -263,3 +263,60 @@ def test_what_is_no_version_is_refused_before_anything_is_read(
     done = invoked.gdr("rehearse", "--from", str(tmp_path), *words, state=tmp_path / "state")
     assert done.returncode == ExitCode.USAGE
     assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("folder", "named"),
+    [
+        pytest.param(
+            "kernel/nvidia-580-server-open",
+            f"linux-modules-nvidia-595-server-open-{UBUNTU}: the driver came as modules",
+            id="ubuntu",
+        ),
+        pytest.param(
+            "extra/drivers/video/nvidia", "kmod-nvidia-595.58-6.8.0-90-generic: the", id="rhel"
+        ),
+    ],
+)
+def test_a_driver_that_came_as_modules_is_installed_and_not_compiled(
+    folder: str, named: str
+) -> None:
+    file = modinfo(f"/lib/modules/{KERNEL}/{folder}/nvidia.ko", depends="")
+    frames = {"dkms-status": "", "dkms-confs": "", "nvidia-modinfo": file}
+    found = rehearse(Upgrade(driver="595.58", kernel=UBUNTU), **frames)
+    assert "driver" not in {each.part for each in found.parts}
+    assert "nvidia-peermem" in {each.part for each in found.parts}
+    assert any(each.startswith(named) for each in found.packages), found.packages
+    assert any("the source of nvidia-peermem: " in each for each in found.packages)
+    by_dkms = rehearse(Upgrade(driver="595.58", kernel=UBUNTU))
+    assert "driver" in {each.part for each in by_dkms.parts}
+
+
+@pytest.mark.parametrize(
+    ("packages", "unclear"),
+    [
+        pytest.param(
+            f"asked linux-image-{UBUNTU}\nasked linux-headers-{UBUNTU}\n"
+            f"linux-image-{UBUNTU} 6.8.0-90.91\n",
+            f"linux-headers-{UBUNTU}: none of its repositories has it",
+            id="one-is-not-to-be-had",
+        ),
+        pytest.param(
+            "asked kernel-5.14.0-570.62.1.el9_6\nkernel 5.14.0-570.62.1.el9_6\n", "", id="by-nevra"
+        ),
+        pytest.param(State.TIMEOUT, "whether packages are to be had was not told", id="not-told"),
+        pytest.param(State.ABSENT, "", id="no-package-manager"),
+    ],
+)
+def test_a_package_that_no_repository_of_the_node_has_is_said(
+    packages: str | State, unclear: str
+) -> None:
+    state, text = (State.OK, packages) if packages not in list(State) else (packages, "")
+    told = node().plus([Frame("packages", State(state), "apt-cache madison", text)])
+    found = rehearse_node("n", told, WANT, Upgrade(kernel=UBUNTU), TODAY)
+    assert "; ".join(found.unclear).startswith(unclear) if unclear else found.unclear == ()
+    assert packages_asked(node(), Upgrade(kernel=UBUNTU)) == (
+        f"linux-image-{UBUNTU}",
+        f"linux-headers-{UBUNTU}",
+    )
+    assert packages_asked(node(), Upgrade(driver="595.58")) == ()  # by DKMS

@@ -41,6 +41,15 @@ ROWS: list[tuple[str, str, dict[str, str], list[tuple[Kind, str]]]] = [
     ("session-unknown-is-nothing-to-peermem", "peermem", {"ways": ""}, []),
     ("session-by-nobody-knows", "rdma", {"ways": "session 192.0.2.1 ?\n"}, [(Kind.UNKNOWN, "")]),
     ("session-through-a-tunnel", "rdma", {"ways": "session 10.8.0.1 wg0\n"}, [(Kind.UNKNOWN, "")]),
+    (
+        "session-through-a-ring",
+        "rdma",
+        {
+            "ways": "session 192.0.2.1 br0\n",
+            "nets": "ens1np0 1 mlx5_core -\nbr0 1 - bond0\nbond0 1 - br0\n",
+        },
+        [(Kind.UNKNOWN, "")],
+    ),
     ("session-at-home", "rdma", {"ways": "session 127.0.0.1 lo\n"}, []),
     (
         "route",
@@ -80,6 +89,50 @@ ROWS: list[tuple[str, str, dict[str, str], list[tuple[Kind, str]]]] = [
             "ways": "session 192.0.2.1 eno1\nserver 10.0.0.5 eno1\n",
         },
         [],
+    ),
+    (
+        "a-server-that-came-in-itself",
+        "rdma",
+        {
+            "mounts": "nfs4 0:52 /home s:/h rw,proto=tcp,addr=10.0.0.5\n",
+            "ways": "session 10.0.0.5 ens1np0\nserver 10.0.0.5 eno1\nserver 10.0.0.6 ens1np0\n",
+        },
+        [(Kind.SSH, "ens1np0")],
+    ),
+    (
+        "the-first-of-two-modules-is-named",
+        "rdma",
+        {
+            "nets": "eno1 1 i40e -\nib0 32 mlx5_core -\n",
+            "ways": "session 192.0.2.1 ib0\nroute default ib0\nserver 10.0.0.5 ib0\n",
+            "mounts": "nfs4 0:52 /home s:/h rw,addr=10.0.0.5\nxfs 8:1 /data /dev/sdb1 rw\n",
+            "disks": "8:1 /dev/sdb1 mlx5_core,ib_srp\n",
+            "remote_disks": "nvme1/transport:tcp\nnvme1/address:traddr=10.0.0.5,trsvcid=4420\n"
+            "nvme2/transport:tcp\nnvme2/address:traddr=10.0.0.7,trsvcid=4420\n",
+            "modules": modules(
+                ib_ipoib=(0, "-"),
+                ib_srp=(0, "-"),
+                ib_core=(6, "ib_ipoib,ib_srp,rdma_ucm,rdma_cm,mlx5_ib,ib_uverbs,"),
+            ),
+            "module_files": FILES
+            + "".join(f"/lib/modules/6.8.0/{name}.ko\n" for name in ("ib_ipoib", "ib_srp")),
+        },
+        [
+            (Kind.SSH, "ib0"),
+            (Kind.ROUTE, "ib0"),
+            (Kind.MOUNT, "/home"),
+            (Kind.MOUNT, "/data"),
+            (Kind.MOUNT, "nvme1"),
+        ],
+    ),
+    (
+        "lustre-over-the-hca",
+        "rdma",
+        {
+            "mounts": "lustre 0:61 /work 10.0.0.9@tcp:/fs rw\n",
+            "ways": "session 192.0.2.1 eno1\nserver 10.0.0.9 ens1np0\n",
+        },
+        [(Kind.MOUNT, "/work")],
     ),
     (
         "a-file-system-that-tells-nothing",
@@ -180,9 +233,26 @@ TOLD: dict[str, list[tuple[str, str]]] = {
     "session-through-a-tunnel": [
         ("nobody can tell what carries wg0, where our SSH session comes in", _REBOOT)
     ],
+    "session-through-a-ring": [
+        ("nobody can tell what carries br0, where our SSH session comes in", _REBOOT)
+    ],
     "route": [("the default route leads over ens1np0, which mlx5_core drives", "")],
     "nfs-by-rdma": [("/home is mounted (nfs4) over rpcrdma", "umount /home")],
     "nfs-over-the-hca": [("/home is mounted (nfs4) over mlx5_core", "umount /home")],
+    "lustre-over-the-hca": [("/work is mounted (lustre) over mlx5_core", "umount /work")],
+    "a-server-that-came-in-itself": [
+        (
+            "our SSH session from 10.0.0.5 comes over ens1np0, which mlx5_core drives",
+            _COME.format("ens1np0"),
+        )
+    ],
+    "the-first-of-two-modules-is-named": [
+        (_SSH.format("ib0", "ib_ipoib"), _COME.format("ib0")),
+        ("the default route leads over ib0, which ib_ipoib drives", ""),
+        ("/home is mounted (nfs4) over ib_ipoib", "umount /home"),
+        ("/data is mounted (xfs) over ib_srp", "umount /data"),
+        ("nvme1 is a disk of a server (nvme_tcp), over ib_ipoib", "disconnect it first"),
+    ],
     "a-file-system-that-tells-nothing": [
         ("/scratch (beegfs) is mounted, and nobody can tell over what", "umount /scratch")
     ],

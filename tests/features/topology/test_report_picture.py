@@ -24,8 +24,7 @@ from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
 from toolkit.features.page.show.seen import heat
 from toolkit.features.predict.plan.totals import predict
-from toolkit.features.topology.show.page import Drawn, page, tree_svg
-from toolkit.features.topology.show.picture import way_picture
+from toolkit.features.topology.show.page import Drawn, page, tree_svg, way_picture
 from toolkit.features.topology.show.picture_tree import tree_picture
 from toolkit.features.topology.show.view import view
 from toolkit.report.picture import PAD, Box, Picture, fitted, measured, svg

@@ -27,7 +27,7 @@ from tests.evidence.frames import Override
 from tests.facts.test_facts_express import LSPCI_OF_A_PORT
 from toolkit.errors import NoEvidence
 from toolkit.evidence import Evidence, Frame, State
-from toolkit.features.topology.show.text import as_json, text
+from toolkit.features.topology.cli import as_json, text
 from toolkit.features.topology.show.view import view
 from toolkit.report.document import dumps
 from toolkit.report.table import WIDTH, Painter

@@ -13,7 +13,7 @@ from toolkit.checks.check import (
     unknown,
 )
 from toolkit.facts.gpu.driver import Flavor
-from toolkit.facts.nccl.daemons import SCHEDULERS
+from toolkit.facts.nccl.containers import SCHEDULERS
 from toolkit.facts.node.node import Node
 from toolkit.want import PeerPath, Want
 

@@ -11,7 +11,7 @@ from toolkit.checks.check import Finding, failed, not_applicable, passed, unknow
 from toolkit.checks.rdma.makers import makers, serving
 from toolkit.compat.reader import numbers
 from toolkit.errors import NoEvidence, Unparsable
-from toolkit.facts.nccl.inside import Looked, Providers
+from toolkit.facts.nccl.containers import Looked, Providers
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.functions import AMAZON
 from toolkit.facts.pci.platform import is_data_direct

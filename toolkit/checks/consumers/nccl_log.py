@@ -43,8 +43,6 @@ def log(node: Node, want: Want) -> Finding:
     told = said_by(node)
     if isinstance(told, str):
         return _by_dump(node.dark_devices) or not_applicable(told)
-    if not told.told:
-        return unknown("no line of it is NCCL's", hint=AGAIN)
     edges = tuple(network_edges(told))
     details = tuple(
         decoded(each, told.version, want.compat)
@@ -154,7 +152,12 @@ def _without_channels(told: NcclLog, details: tuple[str, ...]) -> Finding:
         return unknown(f"{told.torn} lines on channels are torn, and none can be read", hint=AGAIN)
     if told.intra:
         return not_applicable("all its channels are within the node")
-    return unknown("it names no network channel", hint=AGAIN)
+    return _silent(told)
+
+
+def _silent(told: NcclLog) -> Finding:
+    amid = f"; it ended amid: {told.failures[0]}" if told.failures else ""
+    return unknown(f"it names no network channel{amid}", hint=_step(told.failures) or AGAIN)
 
 
 def _sends(
@@ -222,15 +225,19 @@ OF_STATUS = {
 _STATUS = re.compile(r"Got completion .*?with (?:error |status=)(\d+)")
 # The step that follows from a line of trouble: the first that is found.
 _STEPS = (
-    (
-        r"NET/OFI.*register",
-        "the EFA installer and aws-ofi-nccl that fit this NCCL; see efa.peermem",
-    ),
-    (r"fi_getinfo", "fi_info -p efa there: are the devices in the container (ctr.rdma_devices)?"),
     (r"Cannot allocate memory", "ulimit -l in the job, and in its container (rdma.memlock)"),
+    (r"NET/OFI.*register", "the EFA installer and aws-ofi-nccl that fit this NCCL; efa.peermem"),
+    (r"fi_getinfo", "fi_info -p efa there: are the devices in the container (ctr.rdma_devices)?"),
+    (r"open libibverbs", "rdma-core (libibverbs1, ibverbs-providers) in the job's container"),
+    (r"nvls\.cc|failure 802", "nvidia.fabricmanager: after its restart reset all GPUs, or reboot"),
     (r"not found", "install the network plugin that NCCL_NET names, or unset NCCL_NET"),
     (r"No device found", "see rdma.devices; NCCL_IB_HCA and NCCL_IB_DISABLE of the job"),
 )
+
+
+def _step(said: tuple[str, ...]) -> str:
+    found = (step for shape, step in _STEPS if any(re.search(shape, each) for each in said))
+    return next(found, "")
 
 
 def _way_out(told: NcclLog) -> str:
@@ -240,9 +247,8 @@ def _way_out(told: NcclLog) -> str:
     for status in filter(None, map(_STATUS.search, told.troubles)):
         if int(status[1]) in OF_STATUS:
             return OF_STATUS[int(status[1])]
-    for shape, step in _STEPS:
-        if any(re.search(shape, each) for each in told.troubles):
-            return step
+    if step := _step(told.troubles):
+        return step
     if "Socket" in {*told.networks, *(edge.network for edge in told.edges)}:
         return _STEPS[-1][1]
     if any(each.distance is not None and not each.enabled for each in told.decisions):
@@ -284,7 +290,8 @@ def agrees(node: Node, want: Want) -> Finding:
             details=(*dict.fromkeys(differing), *_reasons(told)),
         )
     if not same:
-        return unknown(_incomparable(chosen.not_known, len(addresses)), hint=AGAIN)
+        found = f"no channel of the log is of one of the node's {len(addresses)} GPUs and HCAs"
+        return unknown("; ".join((found, *chosen.not_known[:1])), hint=AGAIN)
     return passed(f"the same for {same} edges between GPU and HCA; {chosen.way}")
 
 
@@ -332,11 +339,6 @@ def _difference(key: Key, direct: bool, way: Way, why: str) -> str:
     gpu, hca, direction = key
     log_says = "direct" if direct else "through host memory"
     return f"{gpu} and {hca}, {direction}: the log says {log_says}; the node: {way} ({why})"
-
-
-def _incomparable(not_known: tuple[str, ...], known: int) -> str:
-    missing = f"; {not_known[0]}" if not_known else ""
-    return f"no channel of the log is of one of the node's {known} GPUs and HCAs{missing}"
 
 
 # What an NCCL log says, in a few lines: channels by device, and distances by name.

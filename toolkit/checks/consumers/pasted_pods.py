@@ -31,7 +31,7 @@ def _pods(node: Node) -> Finding | None:
     """Whether the pods of the operators are up: what waits for one that is ill follows from it."""
     if not node.pod_list:
         return None
-    from toolkit.facts.kube_pods import CHAIN, without_replaced  # noqa: PLC0415 few texts list pods
+    from toolkit.facts.kube import CHAIN, without_replaced  # noqa: PLC0415 few texts list pods
 
     known = (each for each in without_replaced(node.pod_list) if each.rank < len(CHAIN))
     ours = sorted(known, key=lambda each: each.rank)
@@ -135,10 +135,13 @@ def _asked(asked: tuple[Asked, ...]) -> Finding:
     """What single containers or pods were given, as somebody pasted it."""
     ill = {each.name: why for each in asked if (why := _ill(each))}
     if ill:
+        claims = "DynamicResources" in next(iter(ill.values()))
         return failed(
             f"{next(iter(ill))}: {next(iter(ill.values()))}",
             expected="the devices of RDMA that it asks for, and memory that it may lock",
-            hint="a device plugin's resource and IPC_LOCK for a pod; --device /dev/infiniband "
+            hint="kubectl get resourceclaim; kubectl logs of that driver's kubelet plugin there"
+            if claims
+            else "a device plugin's resource and IPC_LOCK for a pod; --device /dev/infiniband "
             "--ulimit memlock=-1 (or --cap-add IPC_LOCK) for a container",
             details=tuple(f"{name}: {why}" for name, why in [*ill.items()][1:]),
         )

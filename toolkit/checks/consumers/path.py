@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from toolkit.checks.check import (
-    Finding,
-    Impact,
-    check,
-    failed,
-    not_applicable,
-    passed,
-    unknown,
-)
+from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.modules.fixes import reload
 from toolkit.checks.rdma.makers import CONNECTX, makers, without_nvidia_peermem
 from toolkit.checks.rdma.registration import dmabuf_refused, dmabuf_shown, taken, unexported
@@ -43,7 +35,20 @@ def peermem_gap(node: Node) -> str:
     :raises NoEvidence: where it is not known whether the HCAs take peer memory at all.
     """
     if not without_nvidia_peermem(node):
-        return _nvidia_peermem_gap(node)
+        if not_listed(node):
+            return NOT_LISTED
+        state = node.module_state.get("nvidia_peermem")
+        if state is None or state.initstate != "live":
+            legacy = (
+                "; nv_peer_mem, which it replaced, is" if "nv_peer_mem" in node.module_state else ""
+            )
+            return f"nvidia-peermem is not loaded{legacy}"
+        if (
+            "nvidia" not in node.module_state
+            or "nvidia_peermem" not in node.module_state["nvidia"].holders
+        ):
+            return "nvidia-peermem does not hold the driver"
+        return ""
     for driver, provider in makers(node).items():
         if provider is None or not provider.client:
             raise NoEvidence(
@@ -64,23 +69,6 @@ def not_listed(node: Node) -> bool:
     if node.knows_state or node.lsmod is None or node.hides("lsmod", "nvidia_peermem"):
         return False
     return "nvidia" in node.lsmod and "nvidia_peermem" not in node.lsmod
-
-
-def _nvidia_peermem_gap(node: Node) -> str:
-    if not_listed(node):
-        return NOT_LISTED
-    state = node.module_state.get("nvidia_peermem")
-    if state is None or state.initstate != "live":
-        legacy = (
-            "; nv_peer_mem, which it replaced, is" if "nv_peer_mem" in node.module_state else ""
-        )
-        return f"nvidia-peermem is not loaded{legacy}"
-    if (
-        "nvidia" not in node.module_state
-        or "nvidia_peermem" not in node.module_state["nvidia"].holders
-    ):
-        return "nvidia-peermem does not hold the driver"
-    return ""
 
 
 def dmabuf_gpu_gap(node: Node, want: Want) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from toolkit.checks.check import Impact
 from toolkit.checks.firmware.bios import bios
 from toolkit.checks.firmware.bios_seen import BiosFinding, moot, right, unseen, wrong
-from toolkit.checks.pci.acs_demanded import BY_ROOT, IN_TABLE, on_paths
+from toolkit.checks.pci.acs import BY_ROOT, IN_TABLE, on_paths
 from toolkit.checks.pci.iommu_words import AMD, INTEL
 from toolkit.checks.role import role
 from toolkit.compat.bios import BiosRole
@@ -92,10 +92,7 @@ def acs(node: Node, want: Want) -> BiosFinding:
     on = {address: names_of(each.redirects) for address, each in able.items() if each.redirects}
     if role(node, want) is Role.VM_HOST:
         return _isolating(able.keys() - on.keys(), len(able), node)
-    return _direct(on, len(able), node)
-
-
-def _direct(on: dict[str, str], count: int, node: Node) -> BiosFinding:
+    count = len(able)
     if not on:
         return right(f"no redirect on {counted(count, 'bridge')}", on=False, firm=False)
     if node.iommu_units:

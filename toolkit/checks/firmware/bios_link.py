@@ -16,7 +16,7 @@ from toolkit.checks.firmware.bios_seen import (
 from toolkit.checks.pci.pcie_caps import NO_HCA, gains, registers
 from toolkit.compat.bios import BiosRole
 from toolkit.facts.node.node import Node
-from toolkit.facts.pci.link_control import LinkControl, read_link_control
+from toolkit.facts.pci.pcie_caps import LinkControl, read_link_control
 from toolkit.facts.pci.topology import links
 from toolkit.plural import counted
 from toolkit.want import Want

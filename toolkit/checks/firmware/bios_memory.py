@@ -10,8 +10,8 @@ from toolkit.checks.role import role
 from toolkit.compat.bios import BiosRole
 from toolkit.errors import NoEvidence, Unparsable, read_or
 from toolkit.facts.node.node import Node
-from toolkit.facts.pci.bar_log import homeless_bars, large
-from toolkit.facts.pci.link_control import read_sriov
+from toolkit.facts.pci.kernel_log import homeless_bars, large
+from toolkit.facts.pci.pcie_caps import read_sriov
 from toolkit.facts.pci.windows import FOUR_GIB, Region, Window
 from toolkit.plural import counted
 from toolkit.want import Role, Want
@@ -213,7 +213,11 @@ def resizable_bar(node: Node, want: Want) -> BiosFinding:
     nothing to resize.
     """
     small, full = [], 0
-    memory = _memory(node)
+    # Bytes of memory by GPU, as far as nvidia-smi tells.
+    if not node.has_gpu_rows or node.no_driver:
+        memory = {}
+    else:
+        memory = {each.address: each.memory_mib * MIB for each in node.gpu_rows if each.memory_mib}
     for gpu in node.pci.gpus:
         offers = node.pci_config.functions[gpu.address].resizable()
         best = max(offers, key=lambda each: each.largest, default=None)
@@ -235,13 +239,6 @@ def resizable_bar(node: Node, want: Want) -> BiosFinding:
     if not full:
         return moot("no GPU here has a BAR that can be resized")
     return right(f"resized on {counted(full, 'GPU')}, or large enough", on=True, firm=False)
-
-
-def _memory(node: Node) -> dict[str, int]:
-    """Bytes of memory by GPU, as far as nvidia-smi tells."""
-    if not node.has_gpu_rows or node.no_driver:
-        return {}
-    return {each.address: each.memory_mib * MIB for each in node.gpu_rows if each.memory_mib}
 
 
 @bios(

@@ -34,8 +34,8 @@ def present(node: Node, want: Want) -> Finding:
     """
     if not node.knows_pci and (why := why_not_inserted(node, ("nvidia",))):
         return failed(f"{why[0]}: {why[1].cause}", expected="loaded", hint=why[1].action)
-    if odd := node.unsupported_gpus:
-        return _unsupported(odd)
+    if (said := _by_log(node)) is not None:
+        return said
     gpus = node.pci.gpus
     if not node.drivers_told:
         return unknown("what drives the GPUs was not printed", hint="lspci -k")
@@ -51,6 +51,22 @@ def present(node: Node, want: Want) -> Finding:
         f"{len(wrong)} of {len(gpus)} GPUs: {', '.join(drivers)}",
         expected="driver nvidia on every GPU",
         details=tuple(f"{gpu.address}: {gpu.driver or 'no driver'}" for gpu in wrong),
+    )
+
+
+def _by_log(node: Node) -> Finding | None:
+    """What a loose kernel log says of GPUs that the driver does not take, or cannot start."""
+    if odd := node.unsupported_gpus:
+        return _unsupported(odd)
+    if not (ill := node.unstarted_gpus):
+        return None
+    which = ", ".join(dict.fromkeys(each.address for each in ill if each.address))
+    return failed(
+        f"the driver could not start {which or 'any GPU'}, says the kernel log",
+        expected="every GPU started",
+        hint="the lines of NVRM before it say why: no address for a BAR, firmware (GSP), a "
+        "guest's pass-through; reset the GPU, or power the node off and on",
+        details=tuple(dict.fromkeys(each.text for each in ill)),
     )
 
 
@@ -165,7 +181,10 @@ def params(node: Node, want: Want) -> Finding:
     if node.no_driver:
         return not_applicable(NOT_LOADED)
     live = node.driver_params
-    configured = _configured(node.modprobe.options if node.probed else _said(node))
+    configured: dict[str, str] = {}
+    for module, words in node.modprobe.options if node.probed else _said(node):
+        if re.sub("_current(_open)?$", "", module) == "nvidia":
+            configured |= option_values(words)
     stale = [
         f"{key}: {live[key]} live, {value} configured"
         for key, value in configured.items()
@@ -183,14 +202,6 @@ def params(node: Node, want: Want) -> Finding:
         f"{len(configured)} configured, all live" if configured else "driver's defaults",
         details=tuple(f"{key}: {live[key]}" for key in _OF_INTEREST if live.get(key)),
     )
-
-
-def _configured(options: Options) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for module, words in options:
-        if re.sub("_current(_open)?$", "", module) == "nvidia":
-            found |= option_values(words)
-    return found
 
 
 def _said(node: Node) -> Options:

@@ -199,13 +199,18 @@ def _sick_xids(sick: Sequence[Trouble]) -> Finding:
         "; ".join(
             f"{address}: Xid {', '.join(map(str, sorted(numbers)))}"
             if address
-            else "nvidia-uvm had a fatal error"
+            else _without_number(sick)
             for address, numbers in by_gpu.items()
         ),
         expected="no Xid of memory, firmware, NVLink or bus",
         hint=_HINTS[worst],
         details=_by_device(sick),
     )
+
+
+def _without_number(sick: Sequence[Trouble]) -> str:
+    of_uvm = any("uvm" in each.text.lower() for each in sick if not each.address)
+    return "nvidia-uvm had a fatal error" if of_uvm else "the driver says that a GPU must be reset"
 
 
 @check(

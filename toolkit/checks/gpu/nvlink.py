@@ -14,8 +14,7 @@ from toolkit.checks.role import PASSED_THROUGH, role
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.gpu.driver import is_error
 from toolkit.facts.gpu.smi_query import SmiGpu
-from toolkit.facts.nccl.containers import PerJob
-from toolkit.facts.nccl.daemons import FABRIC_MANAGER, IMEX, SUBNET
+from toolkit.facts.nccl.containers import FABRIC_MANAGER, IMEX, SUBNET, PerJob
 from toolkit.facts.node.node import Node
 from toolkit.plural import counted
 from toolkit.want import Role, Want
@@ -42,6 +41,8 @@ def fabricmanager(node: Node, want: Want) -> Finding:
     switches.
     """
     unit = node.services.get("nvidia-fabricmanager")
+    if (said := _by_its_log(node)) is not None:
+        return said
     if unit is not None and unit.failed:  # somebody pasted it, and may have pasted nothing else
         return failed(
             f"the fabric manager has failed ({unit.result})",
@@ -50,7 +51,36 @@ def fabricmanager(node: Node, want: Want) -> Finding:
         )
     if unit is not None and unit.loaded == "not-found":
         return _without_unit(node)
+    if unit is not None and unit.result == "running" and not node.probed:
+        return passed("its unit runs")
     return _managed(node, want)
+
+
+_NO_SWITCH = (
+    "lspci -nn -d 10de: (Bridge [0680]); on HGX B200 and later it needs nvlsm, mlx5_ib and ib_umad"
+)
+
+
+def _by_its_log(node: Node) -> Finding | None:
+    """What it said itself, in a log that somebody pasted; None where it does not tell."""
+    said = node.fm_said
+    if "driver" in said:
+        return failed(
+            f"fabric manager {said['own']}, driver {said['driver']}; not running",
+            expected="one version",
+            hint=f"nvidia-fabricmanager={said['driver']}-*, then systemctl restart "
+            "nvidia-fabricmanager; reboot where the driver on disk is of its version already",
+        )
+    if "gave_up" in said:
+        return failed(said["gave_up"], expected=RUNNING, hint="what it logged before says why")
+    if "none" in said:
+        if told := _switches_told(node):
+            return failed(f"{told}, and it finds no NVSwitch", expected=RUNNING, hint=_NO_SWITCH)
+        return unknown(
+            "it found no NVSwitch and ended: right where there is none, as in nodes of a rack",
+            hint=_NO_SWITCH,
+        )
+    return passed(f"it has configured all {said['up']}") if said and not node.probed else None
 
 
 def _without_unit(node: Node) -> Finding:
@@ -64,8 +94,25 @@ def _without_unit(node: Node) -> Finding:
             f"no unit nvidia-fabricmanager; {joined} joined the fabric: what runs it is not told",
             hint="the GPU driver's pod runs one of its own, and so do the switches of a rack",
         )
+    if told := _switches_told(node):
+        return failed(
+            f"{told}, and no unit nvidia-fabricmanager",
+            expected=RUNNING,
+            hint="nvidia-fabricmanager of the driver's very version, then systemctl enable "
+            "--now nvidia-fabricmanager; where the driver comes in a pod, that pod runs it",
+        )
+    return unknown(
+        "no unit nvidia-fabricmanager; whether there are NVSwitches is not told",
+        hint="lspci -nn -d 10de: (Bridge [0680]); nvidia-smi -q, Fabric",
+    )
+
+
+def _switches_told(node: Node) -> str:
+    """What of the evidence tells of NVSwitches here; "" where nothing does."""
     looks: dict[str, Callable[[], bool]] = {
-        "GPUs that have not joined the NVLink fabric": lambda: bool(gpus),
+        "GPUs that have not joined the NVLink fabric": lambda: any(
+            each.fabric and _ill(each) for each in node.smi.gpus
+        ),
         "NVSwitches on the PCI bus": lambda: any(
             each.driver != PASSED_THROUGH for each in node.nvswitches
         ),
@@ -74,16 +121,8 @@ def _without_unit(node: Node) -> Finding:
     for told, ask in looks.items():
         with suppress(NoEvidence, Unparsable):
             if ask():
-                return failed(
-                    f"{told}, and no unit nvidia-fabricmanager",
-                    expected=RUNNING,
-                    hint="nvidia-fabricmanager of the driver's very version, then systemctl enable "
-                    "--now nvidia-fabricmanager; where the driver comes in a pod, that pod runs it",
-                )
-    return unknown(
-        "no unit nvidia-fabricmanager; whether there are NVSwitches is not told",
-        hint="lspci -nn -d 10de: (Bridge [0680]); nvidia-smi -q, Fabric",
-    )
+                return told
+    return ""
 
 
 def _managed(node: Node, want: Want) -> Finding:

@@ -24,6 +24,7 @@ _NOISE = re.compile(
     r" +(?:\[M\] +)?\S+$|^\s*CONFTEST: |^\s*\d*\s+\|(?: |$)|: note: |: In function '"
     r"|warning: |^make.*(?:Entering|Leaving) directory|apport|dkms\.conf: .*No such"
     r"|ERROR: Cannot create report: |^dpkg: error processing "
+    r"|package (?:pre|post)-\w+ script subprocess "
     # Commands as "make V=1" shows them: their options speak of errors.
     r"|^\s*(?:\S*/)?(?:[\w.]+-)*(?:gcc|g\+\+|cc|clang|ld|objtool|objcopy)(?:-[\d.]+)? +-"
     r"|^\s*\w*(?:FLAGS|INCLUDE|CMD)="

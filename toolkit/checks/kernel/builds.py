@@ -15,7 +15,7 @@ from toolkit.checks.check import (
 from toolkit.checks.kernel.kernel import option_on
 from toolkit.checks.modules.fixes import by_family, initramfs_again, initramfs_listed
 from toolkit.errors import NoEvidence
-from toolkit.facts.boot.initramfs import Initramfs
+from toolkit.facts.boot.kernel import Initramfs
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.devices import OfedFlavour
 from toolkit.want import Want

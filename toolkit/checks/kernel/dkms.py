@@ -8,8 +8,7 @@ from toolkit.checks.kernel.builds import NOTHING_BUILT
 from toolkit.checks.rdma.makers import has_connectx
 from toolkit.compat.reader import Compat
 from toolkit.errors import NoEvidence
-from toolkit.facts.modules.dkms import DkmsBuild, DkmsState
-from toolkit.facts.modules.make_log import BuildLog
+from toolkit.facts.modules.dkms import BuildLog, DkmsBuild, DkmsState
 from toolkit.facts.node.node import Node
 from toolkit.facts.node.stack import OFED_DKMS
 from toolkit.want import PeerPath, Want
@@ -280,7 +279,14 @@ def last_failure(node: Node, want: Want) -> Finding:
     that kernel all the same, the log is an old one.
     """
     if node.make_log is not None:
-        return _judge_log(node.make_log, want.compat)
+        # A log by itself: it failed, or says that it did not.
+        done, matched = completed(node.make_log.lines), cause_of(node.make_log.lines, want.compat)
+        # That modules are not signed is said of good builds too.
+        if telling(node.make_log.lines) or (matched is not None and not (done and matched[0].last)):
+            return _failure(node.make_log, want.compat)
+        if done:
+            return passed("the build completed")
+        return unknown("the log says neither that the build failed nor that it completed")
     logs = node.build_failures
     if not logs:
         return (
@@ -297,17 +303,6 @@ def last_failure(node: Node, want: Want) -> Finding:
     worst = matter[0]
     more = tuple(_line(each) for each in matter[1:])
     return _failure(worst, want.compat, more)
-
-
-def _judge_log(log: BuildLog, compat: Compat) -> Finding:
-    """A log by itself: it failed, or says that it did not."""
-    done, matched = completed(log.lines), cause_of(log.lines, compat)
-    # That modules are not signed is said of good builds too.
-    if telling(log.lines) or (matched is not None and not (done and matched[0].last)):
-        return _failure(log, compat)
-    if done:
-        return passed("the build completed")
-    return unknown("the log says neither that the build failed nor that it completed")
 
 
 def _failure(log: BuildLog, compat: Compat, more: tuple[str, ...] = ()) -> Finding:

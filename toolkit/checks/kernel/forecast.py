@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from toolkit.checks.check import Finding, Status, unknown
 from toolkit.checks.judged import Judged
-from toolkit.checks.kernel.next_kernel import TOPICS, Topic
-from toolkit.checks.kernel.next_kernel_boot import Boot
+from toolkit.checks.kernel.next_kernel import TOPICS, Boot, Topic
 from toolkit.checks.modules.fixes import (
     cannot_build,
     image_package,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from toolkit.checks.check import (
     Finding,
@@ -20,7 +20,7 @@ from toolkit.checks.check import (
 )
 from toolkit.checks.kernel.builds import image_of, judge_initramfs
 from toolkit.checks.kernel.kernel import built_in
-from toolkit.checks.kernel.next_kernel_boot import Boot, entry_of, signatures
+from toolkit.checks.kernel.secureboot import mistrusted
 from toolkit.checks.modules import modules, peermem
 from toolkit.checks.modules.fixes import (
     build_again,
@@ -35,7 +35,9 @@ from toolkit.checks.modules.fixes import (
 from toolkit.checks.rdma.makers import has_connectx, rdma_modules, without_nvidia_peermem
 from toolkit.checks.role import PASSED_THROUGH
 from toolkit.errors import NoEvidence
-from toolkit.facts.boot.kernel import module_name
+from toolkit.facts.boot.kernel import InstalledKernel, module_name
+from toolkit.facts.boot.next_boot import BootEntry
+from toolkit.facts.firmware.secureboot import ENROL, SecureBoot
 from toolkit.facts.modules.kernel_modules import ModuleFile
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.devices import OfedFlavour
@@ -44,6 +46,87 @@ from toolkit.want import PeerPath, Want
 # Arguments by which a site brings IOMMU and ACS into shape.
 KEPT = frozenset({"iommu", "intel_iommu", "amd_iommu", "iommu.passthrough", "iommu.strict", "pci"})
 BLACKLISTS = ("module_blacklist", "modprobe.blacklist", "rd.driver.blacklist")
+
+
+# How another kernel would be booted, and which signatures it would ask for.
+LEVELS = ("integrity", "confidentiality")
+LOCKED = "CONFIG_LOCK_DOWN_KERNEL_FORCE_"
+BY_FIRMWARE = "CONFIG_LOCK_DOWN_IN_EFI_SECURE_BOOT"  # of the distributions that have the patch
+
+
+@dataclass(frozen=True, slots=True)
+class Boot:
+    """A kernel that is installed, and how it would be booted."""
+
+    kernel: InstalledKernel
+    following: bool  # it is that of the next boot, not one named by hand
+
+    @property
+    def release(self) -> str:
+        return self.kernel.release
+
+
+def entry_of(node: Node, boot: Boot) -> BootEntry:
+    """The line of the boot menu that would start the kernel.
+
+    :raises NoEvidence: where there is none, or its arguments are not known.
+    """
+    usable = [e for e in node.boot_entries if e.kernel == boot.release and not e.recovery]
+    entry = node.next_boot if boot.following else next(iter(usable), None)
+    if entry is None:
+        add = f"kernel-install add {boot.release} /lib/modules/{boot.release}/vmlinuz"
+        raise NoEvidence(f"no boot entry starts {boot.release}", hint=menu_again(node, add))
+    if entry.unresolved:
+        raise NoEvidence(f"boot entry of {boot.release}: its variables were not read")
+    return entry
+
+
+def _demanded(node: Node, boot: Boot) -> str:
+    """What would make that kernel refuse unsigned modules; "" where nothing would.
+
+    :raises NoEvidence: where neither its configuration nor its command line tells.
+    """
+    config = node.kernel_configs.get(boot.release, {})
+    if config.get("CONFIG_MODULE_SIG_FORCE") == "y":
+        return "CONFIG_MODULE_SIG_FORCE"
+    if any(config.get(f"{LOCKED}{level.upper()}") == "y" for level in LEVELS):
+        return "lockdown by its configuration"
+    if boot.release == node.kernel or node.lockdown != "none":
+        if now := node.signatures_demanded:
+            return now
+    elif config.get(BY_FIRMWARE) == "y" and node.secure_boot is SecureBoot.ON:
+        return "lockdown under Secure Boot"
+    told = entry_of(node, boot).cmdline
+    if "module.sig_enforce" in told:
+        return "module.sig_enforce"
+    level = told["lockdown"]
+    if not config and boot.release != node.kernel and level not in LEVELS:
+        raise NoEvidence(f"the configuration of {boot.release} was not read", hint="run as root")
+    return f"lockdown ({level})" if level in LEVELS else ""
+
+
+def signatures(node: Node, want: Want, boot: Boot) -> Finding:
+    """Where signatures are asked for, the modules have one, by a key that is known."""
+    demanded = _demanded(node, boot)
+    if not demanded:
+        return passed("no signature is asked for")
+    # A kernel knows the key of its own modules; its packages may hold a driver signed by others.
+    files = files_of(node, boot.release)
+    mine = [each for each in files if "/kernel/drivers/" not in each.filename]
+    if not mine:
+        raise NoEvidence(f"modinfo says nothing of modules for {boot.release}")
+    unsigned = sorted({each.name for each in mine if not each.signed})
+    if unsigned:
+        return failed(
+            f"unsigned: {', '.join(unsigned)}, under {demanded}",
+            expected="modules signed by an enrolled key",
+            hint="let DKMS sign them: mokutil --import /var/lib/dkms/mok.pub, then build again",
+        )
+    wrong = [why for each in mine if (why := mistrusted(node, each, demanded))]
+    if wrong:
+        return failed("; ".join(wrong), expected="modules signed by an enrolled key", hint=ENROL)
+    names = sorted({each.signer for each in mine})
+    return passed(f"{demanded}; signed by {', '.join(names)}, which this kernel knows")
 
 
 Topic = Callable[[Node, Want, Boot], Finding]

@@ -28,7 +28,11 @@ from toolkit.want import Modules, Want
 
 AFTER_TRANSACTION = (3, 2)  # the DKMS that has post_transaction
 PLUGIN = "python3-dnf-plugin-post-transaction-actions"
-_PLUGIN_FILE = "/dnf-plugins/post-transaction-actions.py"
+_PLUGINS = {  # by hook: the package without which it is not read, and what that package has
+    "dnf": (PLUGIN, "/dnf-plugins/post-transaction-actions.py"),
+    "dnf5": ("libdnf5-plugin-actions", "/libdnf5/plugins/actions.so"),
+}
+_DNF5 = "/usr/bin/dnf5"  # where it is, "dnf" is that one
 
 
 class Caller(StrEnum):
@@ -61,6 +65,7 @@ HOOKS = (
         Caller.PACKAGES,
         _RHEL,
     ),
+    Hook("dnf5", "/etc/dnf/libdnf5-plugins/actions.d/gdr-toolkit.actions", Caller.PACKAGES, _RHEL),
     Hook("zypper", "/usr/lib/zypp/plugins/commit/gdr-toolkit", Caller.PACKAGES, _SUSE, True),
     Hook("kernel", "/etc/kernel/postinst.d/zz-gdr-toolkit", Caller.KERNEL, _DEBIAN, True),
     Hook("headers", "/etc/kernel/header_postinst.d/zz-gdr-toolkit", Caller.KERNEL, _DEBIAN, True),
@@ -74,9 +79,17 @@ HOOKS = (
 )
 
 
-def hooks_of(family: str) -> tuple[Hook, ...]:
-    """Those that a family's row has a use for."""
-    return tuple(each for each in HOOKS if not each.families or family in each.families)
+def hooks_of(node: Node) -> tuple[Hook, ...]:
+    """Those that the node's family has a use for; of dnf's two formats the one that it reads.
+
+    :raises NoEvidence: where the node does not tell which dnf it has.
+    """
+    family = family_of(node).name
+    found = [each for each in HOOKS if not each.families or family in each.families]
+    if any(each.id in _PLUGINS for each in found):
+        unread = "dnf" if _DNF5 in node.rebuild_hooks else "dnf5"
+        found = [each for each in found if each.id != unread]
+    return tuple(found)
 
 
 def calls(caller: Caller, node: Node) -> bool:
@@ -98,7 +111,8 @@ def calls(caller: Caller, node: Node) -> bool:
     impact=Impact.FRAGILE,
     paths=PEERMEM_ONLY,
     tense=Tense.AT_BOOT,
-    source="dkms(8), post_transaction; apt.conf(5); kernel-install(8); docs/builds.md",
+    source="dkms(8), post_transaction; apt.conf(5); libdnf5-actions(8); kernel-install(8); "
+    "docs/builds.md",
     fix="./invokew provision --hosts NODE places a program that rebuilds, and what calls it",
 )
 def rebuild(node: Node, want: Want) -> Finding:
@@ -112,7 +126,7 @@ def rebuild(node: Node, want: Want) -> Finding:
     if why := _nothing_to_follow(node, want):
         return not_applicable(why)
     family = family_of(node).name
-    needed = [each for each in hooks_of(family) if calls(each.caller, node)]
+    needed = [each for each in hooks_of(node) if calls(each.caller, node)]
     if not family or (
         calls(Caller.PACKAGES, node) and not any(each.caller is Caller.PACKAGES for each in needed)
     ):
@@ -141,13 +155,13 @@ def _lacking(needed: list[Hook], found: dict[str, HookFile]) -> Finding | None:
 
 def _stopped(needed: list[Hook], node: Node) -> Finding | None:
     """What keeps hooks that are there from being called, or from building."""
-    reads = any(_PLUGIN_FILE in path for path in node.rebuild_hooks)
-    if any(each.id == "dnf" for each in needed) and not reads:
-        return failed(
-            f"dnf does not read its hook: no {PLUGIN}",
-            expected="the plugin that runs actions after a transaction",
-            hint=f"dnf install {PLUGIN}",
-        )
+    for package, brings in (_PLUGINS[each.id] for each in needed if each.id in _PLUGINS):
+        if not any(brings in path for path in node.rebuild_hooks):
+            return failed(
+                f"dnf does not read its hook: no {package}",
+                expected="the plugin that runs actions after a transaction",
+                hint=f"dnf install {package}",
+            )
     if node.autoinstall_off:
         return failed(
             "the hooks are there, and /etc/dkms/no-autoinstall keeps them from building",
@@ -173,7 +187,7 @@ def _another_owner(node: Node, want: Want) -> str:
     if not any(each.judge(node, want).status is Status.FAIL for each in (file, stub)):
         return "nvidia-peermem comes as it was built, not by DKMS"
     version = str(node.driver.version) if node.driver else ""
-    if any(each.version == version for each in node.dkms_packages):
+    if version in node.driver_sources:
         return ""
     return "DKMS builds no nvidia-peermem; see peermem.file"
 

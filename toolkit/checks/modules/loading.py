@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.consumers.path import REGISTER
-from toolkit.checks.kernel.signatures import loaded_as_is
+from toolkit.checks.kernel.secureboot import loaded_as_is
 from toolkit.checks.modules import obstacles
 from toolkit.checks.modules.fixes import reload
 from toolkit.checks.modules.obstacles import Obstacle, rebuild

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from toolkit.checks.check import (
     Finding,
     Impact,
+    Status,
     Tense,
     check,
     failed,
@@ -14,13 +16,17 @@ from toolkit.checks.check import (
     passed,
     unknown,
 )
+from toolkit.checks.consumers.path import REGISTER, peermem_gap
 from toolkit.checks.modules.fixes import reload
-from toolkit.checks.modules.obstacles import of_two_stacks
-from toolkit.checks.modules.stale import loaded_from_elsewhere
-from toolkit.checks.rdma.makers import rdma_modules, takes_nvidia_peermem
+from toolkit.checks.modules.loading import PEERMEM_ONLY, loadable
+from toolkit.checks.modules.obstacles import loaded_from_elsewhere, of_two_stacks
+from toolkit.checks.modules.peermem import autoload
+from toolkit.checks.rdma.makers import rdma_modules, takes_nvidia_peermem, without_nvidia_peermem
+from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.boot.cmdline import Cmdline, parse_cmdline
+from toolkit.facts.modules.load_order import OURS
 from toolkit.facts.node.node import Node
-from toolkit.want import Want
+from toolkit.want import PeerPath, Want
 
 if TYPE_CHECKING:
     from toolkit.facts.modules.pasted_modules import ConfigLines
@@ -153,3 +159,166 @@ def origin(node: Node, want: Want) -> Finding:
     where = next(iter(origins.values()), "")
     version = next((files[name].version for name in origins if files[name].version), "")
     return passed(f"all {where} {version}".rstrip())
+
+
+# Is nvidia-peermem there before anybody's job can ask for it?
+@check(
+    "peermem.order",
+    impact=Impact.FRAGILE,
+    paths=PEERMEM_ONLY,
+    source="systemd src/modules-load/modules-load.c; systemctl(1), show; bootup(7)",
+    fix="load it by modules-load.d, or by a unit that slurmd and kubelet come after",
+)
+def order(node: Node, want: Want) -> Finding:
+    """nvidia-peermem was loaded at boot before slurmd and kubelet began to start jobs.
+
+    A job that finds no nvidia-peermem at its start does without it until its end, and copies
+    through host memory. Told by the journal's note of the insertion, or by our unit that loads
+    it, beside the times at which those services began. That systemd-modules-load ended well says
+    nothing: it does so where it found no such module.
+    """
+    if node.unit_times is None:
+        return not_applicable("neither slurmd nor kubelet is started by systemd at boot")
+    begun = [(unit.began, name) for name, unit in node.starters if unit.began]
+    if not begun:
+        return not_applicable("neither slurmd nor kubelet has been started since the boot")
+    when, service = min(begun)
+    # When it was there at the latest, and by what we know.
+    times = node.unit_times or {}
+    found: list[tuple[float, str]] = []
+    inserted = node.peermem_inserted
+    if inserted.at:
+        found.append((inserted.at, "inserted"))
+    ours = times.get(OURS)
+    if ours is not None and ours.active and ours.well and ours.done:
+        found.append((ours.done, f"{OURS} was up"))
+    there = min(found, default=None)
+    if there is None:
+        return _nowhere(node, want, f"loaded before {service} began, {when:.1f} s after the boot")
+    known = f"{there[1]} {there[0]:.1f} s after the boot"
+    if there[0] <= when:
+        return passed(f"{known}, {service} began at {when:.1f} s")
+    return failed(known, expected=f"before {service} began, at {when:.1f} s")
+
+
+def _nowhere(node: Node, want: Want, expected: str) -> Finding:
+    """What is said where nothing shows that it was loaded at boot."""
+    if node.peermem_inserted.refused:
+        return failed(node.peermem_inserted.refused, expected=expected)
+    if autoload.judge(node, want).status is Status.FAIL:
+        return not_applicable("nothing loads it at boot; see peermem.autoload")
+    return unknown(
+        "the journal does not tell when it was loaded",
+        hint="name it in /etc/modules-load.d; a journal that has let go of its boot says it again"
+        " after the next",
+    )
+
+
+# Does anything rest on a module that OFED has left empty?
+# mlnx-ofa_kernel, --build-dummy-mods: each says "NAME dummy kernel module", and this version.
+DUMMY = "2.0.0"
+# What asks for it finds it loaded, and does without RDMA.
+SERVES = {
+    "efa": "EFA",
+    "hfi1": "Omni-Path",
+    "irdma": "Intel HCAs",
+    "mana_ib": "Azure MANA",
+    "mlx4_ib": "ConnectX-3",
+    "qedr": "Marvell HCAs",
+    "ocrdma": "Emulex HCAs",
+    "iw_cxgb4": "Chelsio HCAs",
+    "usnic_verbs": "Cisco usNIC",
+    "rdma_rxe": "Soft-RoCE",
+    "nvme_rdma": "NVMe over RDMA",
+    "nvmet_rdma": "NVMe targets over RDMA",
+    "rpcrdma": "NFS over RDMA",
+    "xprtrdma": "NFS over RDMA",
+    "svcrdma": "NFS servers over RDMA",
+    "9pnet_rdma": "9P over RDMA",
+    "rds_rdma": "RDS over RDMA",
+    "smc": "SMC-R",
+    "smc_diag": "SMC-R",
+    "ib_srp": "SRP",
+    "ib_srpt": "SRP targets",
+    "ib_iser": "iSER",
+    "ib_isert": "iSER targets",
+    "ib_mthca": "InfiniHost",
+    "ib_qib": "QLogic HCAs",
+    "rdmavt": "Omni-Path",
+    "ib_ucm": "the old ib_ucm interface",
+}
+
+
+@check(
+    "ofed.dummies",
+    impact=Impact.SLOW,
+    source="mlnx-ofa_kernel, --build-dummy-mods (its spec and DKMS use it); /sys/module/*/version",
+    fix="an OFED built with that module (mlnxofedinstall --with-nvmf, --with-nfsrdma), or the "
+    "kernel's own RDMA stack where OFED no longer has it",
+)
+def dummies(node: Node, want: Want) -> Finding:
+    """No loaded module is one that OFED has left empty.
+
+    OFED puts dummies in the place of the kernel's drivers that it does not bring: efa, irdma,
+    nvme-rdma, rpcrdma and others. modprobe loads them without a word, and nothing works: NVMe
+    over RDMA, GPUDirect Storage over it, NFS over RDMA, other makers' HCAs. Whoever has one
+    loaded relied on it. Told by their version, and by being out of tree.
+    """
+    here = {name: state for name, state in node.module_state.items() if name in SERVES}
+    if not here:
+        return not_applicable("no module with a version is loaded that OFED might leave empty")
+    empty = [n for n, s in here.items() if s.version == DUMMY and s.in_tree is not True]
+    if empty:
+        return failed(
+            f"loaded and empty: {', '.join(empty)}",
+            expected="modules that do what they are loaded for",
+            hint=f"modinfo -F description {empty[0]}; what asks for it has no RDMA",
+            details=tuple(f"{name}: {SERVES[name]}" for name in empty),
+        )
+    return passed(f"{', '.join(here)}: not OFED's dummies")
+
+
+# What is set up of the path that a node does not take, and does not work.
+@check(
+    "path.other",
+    impact=Impact.FRAGILE,
+    paths=frozenset({PeerPath.DMABUF}),
+    source="systemd-modules-load.service(8); modules-load.d(5)",
+    fix="mend nvidia-peermem (--profile peermem tells what it lacks), or take it out of the file "
+    "that loads it at boot",
+)
+def other(node: Node, want: Want) -> Finding:
+    """Where dma-buf is taken, nothing loads an nvidia-peermem at boot that does not load.
+
+    GPUDirect works by dma-buf; but who has nvidia-peermem loaded at boot counts on it for
+    libraries that cannot take dma-buf, and systemd-modules-load fails at each boot. With an
+    RDMA stack that has no peer-memory interface the line is without effect, and nothing is lost.
+    """
+    if why := without_nvidia_peermem(node):
+        return not_applicable(why)
+    if not peermem_gap(node):
+        return passed("nvidia-peermem works too")
+    loads = autoload.judge(node, want)
+    if loads.status is not Status.PASS:
+        return not_applicable("nothing loads nvidia-peermem at boot")
+    if REGISTER not in node.symbols:
+        return not_applicable(
+            f"{loads.found} asks for nvidia-peermem; the loaded RDMA stack has no interface for it"
+        )
+    if "nvidia_peermem" in node.modprobe.blacklisted:
+        return not_applicable("nvidia-peermem is blacklisted, so that nothing loads it at boot")
+    obstacle = _obstacle(node, want)
+    return failed(
+        f"not loaded, though {loads.found} loads nvidia-peermem at boot",
+        expected="nvidia-peermem loaded, or not asked for",
+        hint=obstacle.hint or f"modprobe nvidia-peermem, or take it out of {loads.found}",
+        details=(obstacle.found,),
+    )
+
+
+def _obstacle(node: Node, want: Want) -> Finding:
+    """What stands between it and modprobe, as the check of the other path tells it."""
+    try:
+        return loadable.judge(node, replace(want, path=PeerPath.PEERMEM))
+    except (NoEvidence, Unparsable) as why:
+        return not_applicable(str(why))

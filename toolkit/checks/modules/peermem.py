@@ -265,7 +265,15 @@ def legacy_conflict(node: Node, want: Want) -> Finding:
     Both register a client; the first that claims a page wins. Deprecated since CUDA 11.5.
     """
     loaded = "nv_peer_mem is loaded"
-    if not node.knows_state and "nv_peer_mem" in {*(node.lsmod or ()), *node.tagged_modules}:
+    listed = {*(node.lsmod or ()), *node.tagged_modules}
+    if (
+        not node.knows_state
+        and "nv_peer_mem" in (node.lsmod or ())
+        and "nvidia_peermem" not in listed
+    ):
+        why = f"{loaded}, and no nvidia-peermem is shown: the older module, which does the same"
+        return unknown(why, hint="drivers since R470 bring nvidia-peermem; never load both")
+    if not node.knows_state and "nv_peer_mem" in listed:
         return failed(loaded, expected="no trace of nvidia-peer-memory")
     traces = list(node.legacy_files)
     if "nv_peer_mem" in node.module_state:

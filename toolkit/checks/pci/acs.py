@@ -12,27 +12,54 @@ from toolkit.checks.check import (
     passed,
     unknown,
 )
-from toolkit.checks.pci.acs_demanded import BY_ROOT, IN_TABLE, demanded, on_paths
 from toolkit.checks.pci.iommu import asks_for_acs
 from toolkit.checks.pci.platform import absent
 from toolkit.checks.role import role
 from toolkit.facts.boot.acs_boot import AcsArguments
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.acs import (
+    NO_REDIRECT,
     Demand,
     config_acs,
     demands,
     disable_acs_redir,
     group_troubles,
+    mistakes_arguments,
     names_of,
 )
-from toolkit.facts.pci.acs_kernels import mistakes_arguments
 from toolkit.facts.pci.config_space import Acs, AcsRegisters
+from toolkit.facts.pci.functions import PciFunction
 from toolkit.facts.pci.platform import Platform
 from toolkit.facts.text.tool_reports import TopoCheck
 from toolkit.facts.versions import Version
 from toolkit.plural import counted
 from toolkit.want import Role, Want
+
+# Which bridges of a node should have which ACS bits: what is judged, and brought about.
+BY_ROOT = "no GPU shares a switch with an HCA: all goes by the root complex"
+IN_TABLE = frozenset({Platform.DATA_DIRECT, Platform.COHERENT, Platform.INLINE})
+
+
+def on_paths(node: Node) -> tuple[dict[PciFunction, AcsRegisters | None], int]:
+    """The bridges on paths below a common switch, in bus order, and the number of paths."""
+    pairs = node.near_pairs
+    addresses = {bridge.address for each in pairs for bridge in each.bridges}
+    tree = node.pci_config.functions if pairs else {}
+    said = dict(node.acs_said)  # by setpci, beside an lspci that shows no capabilities
+    return {
+        tree[at]: said[at] if at in said else tree[at].acs_registers() for at in sorted(addresses)
+    }, len(pairs)
+
+
+def demanded(node: Node, *, virtualised: bool) -> tuple[Demand, ...]:
+    """One demand a bridge; on boards that are in no table, on GPU-HCA paths alone.
+
+    :raises NoEvidence: where the config space of a bridge was not read as far as that.
+    """
+    if node.platform in IN_TABLE:
+        return demands(node.pci_config, node.platform, virtualised=virtualised)
+    return tuple(Demand(bridge, NO_REDIRECT, "") for bridge in on_paths(node)[0])
+
 
 _BARE_METAL = frozenset({Role.BARE_METAL})
 # The last resort is named, for people look for it, with what is wrong about it.
@@ -200,16 +227,14 @@ def persistence(node: Node, want: Want) -> Finding:
     if not wanted:
         return absent(node, BY_ROOT)
     if any(each.trouble(each.bridge.acs_registers()) for each in wanted):
-        return _written(node, wanted)
+        # Wrong now: what the next boot is told and the running kernel was not may mend it.
+        told = node.next_acs_arguments
+        if told != node.acs_arguments and not _troubled(node, wanted, _understood(node)):
+            return passed(
+                f"written, not in effect: pci= of the next boot sets {len(wanted)} bridges"
+            )
+        return not_applicable("not right now: see acs.redirect and acs.mask")
     return _after_boot(node, wanted)
-
-
-def _written(node: Node, wanted: tuple[Demand, ...]) -> Finding:
-    """Wrong now: what the next boot is told and the running kernel was not may mend it."""
-    told = node.next_acs_arguments
-    if told != node.acs_arguments and not _troubled(node, wanted, _understood(node)):
-        return passed(f"written, not in effect: pci= of the next boot sets {len(wanted)} bridges")
-    return not_applicable("not right now: see acs.redirect and acs.mask")
 
 
 def _after_boot(node: Node, wanted: tuple[Demand, ...]) -> Finding:

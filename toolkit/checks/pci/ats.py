@@ -7,7 +7,7 @@ from toolkit.checks.pci.platform import absent
 from toolkit.checks.rdma.makers import CONNECTX, maker_of
 from toolkit.checks.rdma.pasted_ports import ats_told, sriov_told
 from toolkit.checks.role import PASSED_THROUGH, role
-from toolkit.facts.firmware.virt import guest_of
+from toolkit.facts.firmware.machine import guest_of
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.config_space import Acs, Ats
 from toolkit.facts.pci.functions import PciFunction

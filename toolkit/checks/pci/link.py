@@ -13,8 +13,8 @@ from toolkit.checks.rdma.pasted_ports import pcie_told
 from toolkit.checks.role import role
 from toolkit.compat.gpus import chip
 from toolkit.facts.node.node import Node
-from toolkit.facts.pci.aer import Errors, Severity
 from toolkit.facts.pci.functions import PciFunction, PciTree
+from toolkit.facts.pci.kernel_log import Errors, Severity
 from toolkit.facts.pci.topology import Hop, links
 from toolkit.facts.rdma.hca_roles import HcaUse
 from toolkit.plural import counted
@@ -203,6 +203,8 @@ def _counted(
     of_log: Callable[[Counter[Severity], float], Words],
 ) -> Finding:
     """The errors of GPUs, HCAs and what is above them, by what is to be said of each."""
+    if not node.knows_pci and (said := _by_log_alone(node, expected, of_log)) is not None:
+        return said
     counts, tree = node.aer, node.pci
     totals = counts.totals if counts is not None else {}
     hours = max(1.0, counts.uptime / HOUR) if counts is not None else 1.0
@@ -233,6 +235,28 @@ def _counted(
     return passed(
         f"none of note on {counted(len(watched), 'function')} in {counted(round(hours), 'hour')}"
     )
+
+
+# What a driver of GPUs or HCAs is told of an error at its own function, or at a port above it.
+_CONCERNED = re.compile(
+    r"\b(?:nvidia|amdgpu|mlx[45]_core|bnxt_en|ice|efa|ionic) [0-9a-f:.]+: .*(?:AER|PCIe Bus Error)"
+)
+
+
+def _by_log_alone(
+    node: Node, expected: str, of_log: Callable[[Counter[Severity], float], Words]
+) -> Finding | None:
+    """Where nothing tells which functions there are, and a GPU or an HCA had to do with errors."""
+    errors, _ = asked(lambda: node.bus_errors)
+    if not errors or not any(map(_CONCERNED.search, node.dmesg)):
+        return None
+    logged: dict[str, Counter[Severity]] = defaultdict(Counter)
+    for error in errors:
+        logged[error.address][error.severity] += 1
+    bad = [f"{at}: {', '.join(told)}" for at, each in logged.items() if (told := of_log(each, 1.0))]
+    if not bad:
+        return None
+    return failed(f"in the kernel log {'; '.join(bad[:2])}", expected=expected, details=tuple(bad))
 
 
 def _errors(totals: Errors, hours: float) -> Words:

@@ -20,7 +20,7 @@ from toolkit.checks.check import (
 from toolkit.checks.rdma.makers import serving
 from toolkit.checks.rdma.pasted_ports import firmware_told, rate_told
 from toolkit.errors import NoEvidence
-from toolkit.facts.nccl.daemons import SCHEDULERS
+from toolkit.facts.nccl.containers import SCHEDULERS
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.functions import MELLANOX
 from toolkit.facts.pci.pcie_caps import Link

@@ -18,8 +18,7 @@ from toolkit.checks.check import (
 from toolkit.checks.rdma.pasted_ports import errors_told
 from toolkit.facts.gpu.kernel_trouble import Trouble
 from toolkit.facts.node.node import Node
-from toolkit.facts.rdma.hca_counters import Counters, full
-from toolkit.facts.rdma.hca_log import WATCHED
+from toolkit.facts.rdma.hca_health import WATCHED, Counters, full
 from toolkit.plural import counted
 from toolkit.want import Want
 

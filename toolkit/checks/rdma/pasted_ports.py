@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from toolkit.checks.check import Finding, Status, failed, unknown
 from toolkit.checks.role import role
 from toolkit.facts.node.node import Node
-from toolkit.facts.rdma.devices import RdmaDevice
-from toolkit.facts.rdma.mlxlink import UNPLUGGED, Link
+from toolkit.facts.rdma.firmware_tools import UNPLUGGED, Link
 from toolkit.plural import counted
 from toolkit.want import Role, Want
 
@@ -38,7 +37,21 @@ def devices_told(node: Node) -> Finding | None:
         hint = "lspci -nn | grep -E '\\[02(00|07)\\]' tells whether there is one without a driver"
         return failed(f"no RDMA device, no HCA in the {listing}", expected="an HCA", hint=hint)
     if not node.tells_rdma and node.listed_devices is not None:
-        return _listed(node.listed_devices)
+        # What a list of names tells, which has neither ports nor the HCAs that have no device.
+        names = [each.name for each in node.listed_devices]
+        soft = [name for name in names if re.match(r"rxe|siw", name)]
+        if len(soft) < len(names):
+            found = (
+                f"{counted(len(names), 'RDMA device')} listed; whether each HCA has one is not told"
+            )
+            return unknown(found, hint="lspci -nn; ibstat tells of their ports")
+        return failed(
+            f"no HCA: only software devices {', '.join(soft)}"
+            if soft
+            else "no RDMA device is listed",
+            expected="an RDMA device for each HCA",
+            hint="lspci -nn tells whether there is an HCA; dmesg, why its driver has none",
+        )
     return None
 
 
@@ -63,20 +76,6 @@ def _nodes(node: Node) -> Finding | None:
     return unknown(
         f"{counted(len(uverbs), 'uverbs node')}{who}; whether each HCA has one is not told",
         hint="ibstat; lspci -nn; ibv_devinfo as the user who runs the job",
-    )
-
-
-def _listed(devices: tuple[RdmaDevice, ...]) -> Finding:
-    """What a list of names tells, which has neither ports nor the HCAs that have no device."""
-    names = [each.name for each in devices]
-    soft = [name for name in names if re.match(r"rxe|siw", name)]
-    if len(soft) < len(names):
-        found = f"{counted(len(names), 'RDMA device')} listed; whether each HCA has one is not told"
-        return unknown(found, hint="lspci -nn; ibstat tells of their ports")
-    return failed(
-        f"no HCA: only software devices {', '.join(soft)}" if soft else "no RDMA device is listed",
-        expected="an RDMA device for each HCA",
-        hint="lspci -nn tells whether there is an HCA; dmesg, why its driver has none",
     )
 
 

@@ -27,7 +27,7 @@ from toolkit.checks.rdma.pasted_ports import (
 from toolkit.errors import NoEvidence
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.functions import MELLANOX
-from toolkit.facts.pci.probe_failures import parse_probe_failures
+from toolkit.facts.pci.kernel_log import parse_probe_failures
 from toolkit.facts.pci.topology import best_pairs, pair
 from toolkit.facts.rdma.devices import Kind, RdmaDevice
 from toolkit.plural import counted
@@ -288,7 +288,8 @@ def _fault(node: Node, device: RdmaDevice) -> str:
     if one.phys_state == "Disabled" and one.link_layer == "Ethernet":
         net = device.netdevs[0] if device.netdevs else "NETDEV"
         return f"no carrier, or switched off: ip link set {net} up; cable, switch port"
-    return _DOWN.get(one.phys_state, f"cable, transceiver or switch port; {tools}")
+    known = one.phys_state != "LinkUp" or one.link_layer == "InfiniBand"
+    return _DOWN.get(one.phys_state if known else "", f"cable, transceiver or switch port; {tools}")
 
 
 _WAITS = {
@@ -296,6 +297,8 @@ _WAITS = {
     "ARMED": "ARMED: the subnet manager has not finished, see its log",
 }
 _DOWN = {
+    "LinkUp": "the cable is well: of a virtual function its GUID and state at the host (ip link "
+    "set PF vf N node_guid ... state auto) and virt_enabled; otherwise the subnet manager's log",
     "Disabled": "switched off: ibportstate LID PORT enable, here or at the switch",
     "Polling": "no partner answers: cable, transceiver, switch port",
     "Sleep": "no partner answers: cable, transceiver, switch port",

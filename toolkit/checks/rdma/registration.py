@@ -208,8 +208,10 @@ _REFUSED = re.compile(r"\b(?:erdma|infiniband)\b.*: ERROR: Out of (?:mr size|MRs
 _WAYS_OUT = {
     "Bad address": "memory of a GPU: is nvidia-peermem loaded, or does the program use dma-buf?",
     "Cannot allocate memory": "ulimit -l in the job, and in its container (rdma.memlock)",
+    "Numerical result out of range": "less at once, or in parts: ibv_devinfo -v, max_mr_size",
     "": "is nvidia-peermem loaded (peermem.loaded), or does the GPU give dma-buf (dmabuf.gpu)?",
 }
+_LIBRARY = "a UCX with CUDA or ROCm, and its modules where it looks: ucx_info -d; UCX_MODULE_DIR"
 
 
 @check(
@@ -231,6 +233,9 @@ def refused(node: Node, want: Want) -> Finding:
     told = [each for each in node.verbs_troubles if each.of_memory]
     if told:
         return _refused_to_programs(told)
+    if node.ucx_ways:
+        ways = (f"{hca}: {' and '.join(sorted(has))}" for hca, has in node.ucx_ways.items())
+        return passed(f"UCX found a way to GPU memory by {', '.join(ways)}")
     lines = [line for line in node.dmesg if _REFUSED.search(line)]
     if not lines and not any(each.driver == "erdma" for each in node.hcas):
         return not_applicable("no HCA whose driver logs what it refuses")
@@ -250,6 +255,6 @@ def _refused_to_programs(told: list[VerbsTrouble]) -> Finding:
     return failed(
         first.words,
         expected="memory that the HCA takes",
-        hint=_WAYS_OUT[first.errno],
+        hint=_LIBRARY if " not available" in first.words else _WAYS_OUT[first.errno],
         details=tuple(each.words for each in others[:3]),
     )

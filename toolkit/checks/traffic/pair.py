@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from toolkit.checks.check import Finding, Status, failed, unknown
+from toolkit.checks.check import Finding, Status, failed, passed, unknown
 from toolkit.checks.consumers.nccl_log import OF_STATUS
 from toolkit.checks.gpu.gpu import NEVER, for_consumers
 from toolkit.checks.traffic.ports import RATES, by_path, named, pairs_told, wire_told
@@ -16,19 +16,19 @@ from toolkit.facts.pci.pairs import NamedPair, PairSource
 from toolkit.facts.pci.topology import Distance
 from toolkit.facts.rdma.devices import RdmaDevice
 from toolkit.facts.rdma.perftest import Bandwidth, Memory, PerftestRun
-from toolkit.facts.rdma.perftest_text import PerftestSaid
-from toolkit.facts.rdma.perftest_trouble import PerftestTrouble, Why
-from toolkit.facts.rdma.ucx_perf import UcxPerf
+from toolkit.facts.rdma.perftest_text import PerftestSaid, PerftestTrouble, Why
+from toolkit.facts.rdma.ucx import UcxPerf
 from toolkit.facts.rdma.verbs_log import Trouble
 from toolkit.throughput.estimate import Estimate
-from toolkit.throughput.host import host_bandwidth, host_bound
 from toolkit.throughput.inputs import HcaWire, Load
+from toolkit.throughput.ports import host_bandwidth, host_bound
 
 _PATH = "nvidia-smi topo -m and lspci -vvv of that node, in the same paste"
 _SHORT = (
     "the HCA's own link (pcie.link), cable and fabric, the other end's port; for GPU memory ACS"
 )
 _SOFTWARE = ("rxe", "siw")
+_NEAR = 0.96  # of a line's rate: headers take the rest at an MTU of 4096 bytes
 _LARGE = 1 << 20  # bytes from which a library's own costs no longer count
 _FIXED = (Why.PEERMEM, Why.DMABUF, Why.GPU_DMABUF)  # GPU memory cannot be registered
 _OF_STATUS = OF_STATUS | {
@@ -39,6 +39,7 @@ _WAYS_OUT = {
     "roce.gid); NVSHMEM_IB_GID_INDEX of the job",
     Trouble.QUEUES: "may the job use them? /dev/infiniband and CAP_IPC_LOCK in its container; "
     "for IBGDA see nvshmem's checks",
+    Trouble.DEVICES: "fi_info -p efa there; are the devices in the container (ctr.rdma_devices)?",
 }
 
 
@@ -156,6 +157,8 @@ def _judged(node: Node, told: _Measured) -> Finding:
     if told.device.startswith(_SOFTWARE):
         return unknown(f"{told.shown}: its speed is the processor's", hint="use an HCA")
     device = named(node, told.device)
+    if device is None and (rate := _line_rate(told)):
+        return passed(f"{told.shown}: the line rate of a port of {rate} Gb/s")
     if device is None:
         return unknown(f"{told.shown}; the rate of its port is not told", hint=RATES)
     c = constants()
@@ -168,6 +171,15 @@ def _judged(node: Node, told: _Measured) -> Finding:
         why = "within one port both directions share its link"
         return unknown(f"{finding.found}: {why}", hint="measure between two nodes")
     return finding
+
+
+def _line_rate(told: _Measured) -> int:
+    """The rate that a transfer of GPU memory has reached as no accident does; 0 for none.
+
+    Not of slower ports: PCI Express has bounds of its own about 100 Gb/s.
+    """
+    near = (rate for rate in (200, 400, 800) if _NEAR * rate <= told.value * 8 <= rate)
+    return next(near, 0) if told.gpu and told.ports == 1 and not told.loop else 0
 
 
 def _goal(node: Node, told: _Measured, device: RdmaDevice, wire: HcaWire) -> Goal:

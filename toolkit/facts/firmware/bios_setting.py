@@ -54,7 +54,12 @@ def match(bios: Bios, rows: BiosRows) -> Mapping[BiosRole, tuple[Exposed, ...]]:
             continue
         for setting in (row.setting, row.also):
             if setting is not None:
-                found[setting].append(_exposed(setting, attribute, row))
+                coming = _value(attribute, attribute.pending, row) if attribute.changing else None
+                value = _value(attribute, attribute.current, row)
+                exposed = Exposed(
+                    setting, attribute, value, coming, row, _scope(row, stem(attribute.name))
+                )
+                found[setting].append(exposed)
     return {setting: tuple(each) for setting, each in found.items()}
 
 
@@ -120,12 +125,6 @@ def _full(patterns: tuple[str, ...], text: str) -> re.Match[str] | None:
 
 def _within(pattern: str, text: str) -> bool:
     return _any_of((pattern,)).search(text) is not None
-
-
-def _exposed(setting: BiosRole, attribute: Attribute, row: BiosRow) -> Exposed:
-    coming = _value(attribute, attribute.pending, row) if attribute.changing else None
-    value = _value(attribute, attribute.current, row)
-    return Exposed(setting, attribute, value, coming, row, _scope(row, stem(attribute.name)))
 
 
 def _value(attribute: Attribute, raw: Raw, row: BiosRow) -> Value:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from toolkit.errors import Unparsable
 from toolkit.facts.lines import named_lines
-from toolkit.facts.pci.numa import count_nodes
 
 _CPU = "devices/system/cpu"
 _SOURCE = "/sys/devices/system"
@@ -99,3 +98,21 @@ def _number(what: str, value: str) -> int:
     if not re.fullmatch(r"-?\d{1,9}", value, re.ASCII):
         raise Unparsable(what, value)
     return int(value)
+
+
+# NUMA nodes. Source: /sys/devices/system/node/online (Documentation/admin-guide/mm).
+_RANGE = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?")
+
+
+def count_nodes(text: str) -> int:
+    """How many nodes a list names: "0" is one, "0-1" two, "0,8" two.
+
+    :raises Unparsable: for a list of another form.
+    """
+    count = 0
+    for part in text.strip().split(","):
+        found = _RANGE.fullmatch(part)
+        if found is None:
+            raise Unparsable("/sys/devices/system/node/online", text.strip(), 1)
+        count += int(found[2] or found[1]) - int(found[1]) + 1
+    return count

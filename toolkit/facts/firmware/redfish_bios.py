@@ -120,6 +120,8 @@ def parse_bios(bios: str, registry: str = "", pending: str = "", system: str = "
     names = _vendor_names(machine, known, served)
     attributes = {name: _attribute(name, current, coming, known) for name in current}
     told = [each for each in attributes.values() if each.entry.name]
+    actions = tree(served.get("Actions"))
+    signs = (words(served.get("@odata.id")), *actions, *tree(actions.get("Oem")))
     return Bios(
         vendor=next((each for each in names if each), ""),
         model=words(machine.get("Model")),
@@ -128,7 +130,7 @@ def parse_bios(bios: str, registry: str = "", pending: str = "", system: str = "
         unserved={name: each for name, each in known.entries.items() if name not in current},
         dependencies=known.dependencies,
         names=names,
-        signs=_signs(served),
+        signs=signs,
         registry=bool(known.entries),
         pending_known=bool(pending),
         locked=bool(told) and all(each.read_only for each in told),
@@ -145,8 +147,3 @@ def _attribute(name: str, current: Tree, coming: Tree, known: Registry) -> Attri
 def _vendor_names(machine: Tree, known: Registry, served: Tree) -> tuple[str, ...]:
     told = (words(machine.get("Manufacturer")), known.owner, *tree(served.get("Oem")))
     return tuple(each for each in told if each)
-
-
-def _signs(served: Tree) -> tuple[str, ...]:
-    actions = tree(served.get("Actions"))
-    return (words(served.get("@odata.id")), *actions, *tree(actions.get("Oem")))

@@ -133,13 +133,19 @@ def parse_registry(text: str) -> Registry:
 def _entry(name: str, given: Tree) -> AttributeEntry:
     said = words(given.get("Type"))
     kind = Kind(said) if said in list(Kind) else Kind.UNTOLD
+    found: dict[str, AttributeChoice] = {}
+    for each in trees(given.get("Value")):
+        value = raw(each.get("ValueName"))
+        text = str(value) if value is not None else words(each.get("ValueDisplayName"))
+        if text:
+            found.setdefault(text, AttributeChoice(text, words(each.get("ValueDisplayName"))))
     return AttributeEntry(
         name,
         words(given.get("DisplayName")),
         words(given.get("MenuPath")),
         kind,
         _default(kind, raw(given.get("DefaultValue"))),
-        _choices(given.get("Value")),
+        tuple(found.values()),
         whole(given.get("LowerBound")),
         whole(given.get("UpperBound")),
         whole(given.get("ScalarIncrement")),
@@ -158,16 +164,6 @@ def _default(kind: Kind, value: Raw) -> Raw:
     if kind is Kind.INTEGER and isinstance(value, str) and value.isdecimal() and len(value) < 20:
         return int(value)
     return value
-
-
-def _choices(given: object) -> tuple[AttributeChoice, ...]:
-    found: dict[str, AttributeChoice] = {}
-    for each in trees(given):
-        value = raw(each.get("ValueName"))
-        text = str(value) if value is not None else words(each.get("ValueDisplayName"))
-        if text:
-            found.setdefault(text, AttributeChoice(text, words(each.get("ValueDisplayName"))))
-    return tuple(found.values())
 
 
 def _dependency(given: Tree) -> Dependency | None:

@@ -38,18 +38,15 @@ def parse_gdrcopy(text: str) -> GdrDrv:
             values[name.strip()] = value.strip()
         else:
             values[path.rpartition("/")[2] if path.startswith("sys/") else path] = line.strip()
+    word = values.get("Built for NVIDIA driver flavor", "")
+    if word and word not in _FLAVORS:
+        raise Unparsable("/proc/driver/gdrdrv/params", word)
     return GdrDrv(
         values.get("initstate") == "live",
         values.get("version") or values.get("Version", ""),
-        _flavor(values.get("Built for NVIDIA driver flavor", "")),
+        _FLAVORS.get(word),
         "dev/gdrdrv" in values,
     )
-
-
-def _flavor(word: str) -> Flavor | None:
-    if word and word not in _FLAVORS:
-        raise Unparsable("/proc/driver/gdrdrv/params", word)
-    return _FLAVORS.get(word)
 
 
 def built_for(description: str) -> Flavor | None:
@@ -67,6 +64,7 @@ class Sanity:
     failed: int
     waived: int  # not possible here: "basic_with_tokens" on newer GPUs
     refused: str = ""  # what it says where gdrdrv cannot be opened, which ends it
+    copied: str = ""  # "18577.5 MB/s", by gdrcopy_copybw, which pins GPU memory and maps it
 
 
 _SANITY = re.compile(
@@ -74,19 +72,23 @@ _SANITY = re.compile(
 )
 
 
+_COPIED = re.compile(r"^write BW: ([\d.]+) ?MB/s$", re.MULTILINE)
 _NOT_OPENED = re.compile(r"\bgdr_open(?:\(\) failed|.*\berror\b.*)| `?\(?g\)? ?!= .*failed")
 
 
 def parse_sanity(text: str) -> Sanity:
-    """Read gdrcopy_sanity's summary line; what stands around it does not count.
+    """Read gdrcopy_sanity's summary line, or gdrcopy_copybw's; what stands around does not count.
 
-    Source of what it says without gdrdrv: NVIDIA/gdrcopy tests/common.hpp, gdr_open_safe.
+    Sources: NVIDIA/gdrcopy tests/copybw.cpp, and tests/common.hpp, gdr_open_safe, for what they
+    say without gdrdrv.
 
     :raises Unparsable: where there is neither.
     """
     found = _SANITY.search(text)
     if found is None and (refused := _NOT_OPENED.search(text)) is not None:
         return Sanity(0, 0, 0, 0, refused[0].strip())
+    if found is None and (speed := _COPIED.search(text)) is not None:
+        return Sanity(0, 0, 0, 0, copied=f"{speed[1]} MB/s")
     if found is None:
         raise Unparsable("gdrcopy_sanity", text.strip().split("\n", 1)[0])
     total, passed, failed, waived = map(int, found.groups())

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from toolkit.compat.gpus import XidAction, xid_row
 
@@ -20,15 +20,27 @@ _ADDRESS = r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}"
 # "(PCI:0000:1b:00)", "(0000:03:00)" of old drivers, "(PCI:0000:00:05 GPU-I:05)" of a MIG instance.
 _XID = re.compile(rf"NVRM: Xid \((?:PCI:)?({_ADDRESS})[^)]*\)[^:]*: (\d+)\b(.*)")
 _ANY_XID = re.compile(r"NVRM: Xid\b")
+_PREVIOUS = re.compile(r"\bcaused by previous Xid (\d+)")
 _SXID = re.compile(
     rf"(?:nvidia-nvswitch\d+: )?SXid \((?:PCI:)?({_ADDRESS}(?:\.\d)?)\): (\d+)\b,? *(.*)"
 )
 _ANY_SXID = re.compile(r"(?:nvidia-nvswitch\d+: )?\bSXid\b")
-# Of every GPU, or of no one: CUDA is gone until the driver is loaded anew.
-_UVM = re.compile(r"\buvm:?\b.{0,20}\bencountered\b.*\bfatal\b", re.IGNORECASE)
+# Of every GPU, or of no one that is named: CUDA is gone until the driver is loaded anew; and what
+# nvstatuscodes.h has of a GPU that works no more, as an assertion of the driver prints it.
+_UVM = re.compile(
+    r"\buvm:?\b.{0,20}\bencountered\b.*\bfatal\b|NVRM:.*\[NV_ERR_RESET_REQUIRED\]", re.IGNORECASE
+)
 _SXID_MORE = re.compile(r"(?:Severity|Data|Engine)\b")  # lines that go on with the one before
 _HALF = re.compile(rf"NVRM: The NVIDIA GPU ({_ADDRESS}(?:\.\d)?)")
-_OFF = re.compile(rf"NVRM:(?: GPU (?:at PCI:)?({_ADDRESS}(?:\.\d)?):?)?.*\bfallen off the bus")
+_OFF = re.compile(
+    rf"NVRM:(?: GPU (?:at PCI:)?({_ADDRESS}(?:\.\d)?):?)?.*"
+    r"(?:\bfallen off the bus|\[NV_ERR_GPU_IS_LOST\])"
+)
+# kernel-open/nvidia/nv.c, nvidia_init_module; RmInitNvDevice's callers in osinit.c.
+_UNSTARTED = re.compile(
+    rf"NVRM: (?:GPU ({_ADDRESS}(?:\.\d)?): )?(?:RmInitAdapter failed!"
+    r"|None of the NVIDIA devices were initialized)"
+)
 _FATAL_WORD = re.compile(r"\b(non-?)?fatal\b", re.IGNORECASE)
 _RECOVERY = re.compile(r"\bto 0x[0-9a-fA-F]+ \(([^)]+)\)")
 _STAMPS = (
@@ -65,8 +77,19 @@ def _function(address: str) -> str:
 
 
 def xids(lines: Iterable[str]) -> tuple[Trouble, ...]:
-    """Each Xid; one whose line is cut has the number 0 and is not known."""
-    return tuple(_xid(line) for line in lines if _ANY_XID.search(line))
+    """Each Xid; one whose line is cut has the number 0 and is not known.
+
+    One that names an earlier Xid as its cause stands for that where the log has lost it.
+    """
+    told = tuple(_xid(line) for line in lines if _ANY_XID.search(line))
+    return tuple(_cause(each, {one.number for one in told}) for each in told)
+
+
+def _cause(each: Trouble, numbers: set[int]) -> Trouble:
+    before = _PREVIOUS.search(each.text)
+    if before is None or (number := int(before[1])) in numbers:
+        return each
+    return replace(each, number=number, sick=_xid_sick(number, ""))
 
 
 def uvm_troubles(lines: Iterable[str]) -> tuple[Trouble, ...]:
@@ -127,4 +150,16 @@ def fallen(lines: Iterable[str]) -> tuple[Trouble, ...]:
         text = line[found.start() :].strip()
         told.append(Trouble(_function(address) if address else "", when(line), text))
         last = ""
+    return tuple(told)
+
+
+def unstarted(lines: Iterable[str]) -> tuple[Trouble, ...]:
+    """GPUs that the driver could not start since it was loaded last; or it started none at all."""
+    told: list[Trouble] = []
+    for line in lines:
+        if "NVRM: loading NVIDIA" in line:
+            told = []
+        elif found := _UNSTARTED.search(line):
+            address = _function(found[1]) if found[1] else ""
+            told.append(Trouble(address, when(line), line[found.start() :].strip()))
     return tuple(told)

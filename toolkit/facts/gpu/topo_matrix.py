@@ -89,12 +89,8 @@ def parse_matrix(text: str) -> Matrix | None:
         raise Unparsable(_SOURCE, lines[head], head + 1)
     if lost := [name for name in columns if _GPU.fullmatch(name) and name not in rows]:
         raise Unparsable(_SOURCE, f"no row of {lost[0]}: it may be cut")
-    return _matrix(columns, extra, rows, _legend(lines[head:]))
-
-
-def _legend(lines: list[str]) -> dict[str, str]:
-    found = (_LEGEND.fullmatch(line) for line in lines)
-    return {each[1]: each[2] for each in found if each}
+    found = (_LEGEND.fullmatch(line) for line in lines[head:])
+    return _matrix(columns, extra, rows, {each[1]: each[2] for each in found if each})
 
 
 def _matrix(

@@ -13,20 +13,75 @@ from types import MappingProxyType
 from toolkit.errors import NoEvidence, Unparsable, Unsupported
 from toolkit.evidence import Evidence, State
 from toolkit.facts.boot.kernel import module_name, parse_config
-from toolkit.facts.distro import parse_os_release
+from toolkit.facts.distros import Distro, parse_os_release
 from toolkit.facts.lines import blocks, named_lines
-from toolkit.facts.modules.compiler import parse_tools
 from toolkit.facts.modules.dkms import (
     DkmsBuild,
     DkmsPackage,
     parse_dkms_confs,
     parse_dkms_status,
     parse_dkms_version,
+    parse_driver_sources,
 )
 from toolkit.facts.modules.kernel_modules import ModuleFile, parse_modinfo_files
 from toolkit.facts.modules.module_file import Exports, parse_exports
 from toolkit.facts.modules.ofed import LEFTOVER, OfedFolders, parse_ofed_folders
 from toolkit.facts.modules.symvers import Export, parse_symvers
+
+# The compiler that a kernel was built with, and those that a node has.
+# Source: CONFIG_CC_VERSION_TEXT, which is the first line of ``$CC --version``;
+# scripts/cc-version.sh.
+# "x86_64-linux-gnu-gcc-12 (Ubuntu 12.3.0-1ubuntu1~22.04) 12.3.0", "gcc (GCC) 11.5.0 2024 (Red Hat)"
+_GCC = re.compile(r"(\S*g?cc\S*) \((?:[^()]|\([^()]*\))*\) (\d+)(?:\.\d+)*")
+# "clang version 14.0.6", "Ubuntu clang version 18.1.3 (1ubuntu1)"
+_CLANG = re.compile(r"(?:.* )?clang version (\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """One compiler, as far as builds of modules care."""
+
+    command: str  # "x86_64-linux-gnu-gcc-12"; for clang always "clang"
+    clang: bool
+    major: int  # 12
+
+    def __str__(self) -> str:
+        return f"{'clang' if self.clang else 'gcc'} {self.major}"
+
+
+def parse_cc_version(text: str) -> Compiler:
+    """Read CONFIG_CC_VERSION_TEXT.
+
+    :raises Unparsable: where neither gcc nor clang says its version there.
+    """
+    if found := _CLANG.match(text):
+        return Compiler("clang", True, int(found[1]))
+    if found := _GCC.match(text):
+        return Compiler(found[1], False, int(found[2]))
+    raise Unparsable("CONFIG_CC_VERSION_TEXT", text)
+
+
+def parse_tools(text: str) -> frozenset[str]:
+    """Read the probe's list of commands that builds need and the node has, one a line.
+
+    :raises Unparsable: at a line that is no name of a command.
+    """
+    for number, line in enumerate(text.split("\n")[:-1], start=1):
+        if not re.fullmatch(r"[\w.+-]+", line):
+            raise Unparsable("commands in PATH", line, number)
+    return frozenset(text.split())
+
+
+def parse_gcc_major(text: str) -> int:
+    """``gcc -dumpfullversion -dumpversion``: "11.4.0" or "12".
+
+    :raises Unparsable: where it begins with no number.
+    """
+    found = re.match(r"(\d+)(?:\.|$)", text.strip())
+    if found is None:
+        raise Unparsable("gcc -dumpversion", text.strip())
+    return int(found[1])
+
 
 REGISTER = "ib_register_peer_memory_client"
 _SHA = re.compile(r"[0-9a-f]{64}")
@@ -36,10 +91,10 @@ _LICENCE = re.compile(r"MODULE_LICENSE\(\s*\"([^\"]*)\"")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One DKMS package below /usr/src."""
+    """One DKMS package below /usr/src, or the driver's source that is none: it builds nothing."""
 
     folder: str  # "nvidia-current-open-535.261.03", below /usr/src
-    name: str  # DKMS name
+    name: str  # DKMS name; of what is none, what stands before the version
     version: str
     builds: tuple[str, ...]  # module names, as its dkms.conf has them
     depends: tuple[str, ...]  # DKMS names
@@ -106,7 +161,7 @@ class Ground:
     """What is there to build with."""
 
     arch: str  # as uname -m prints it
-    system: str  # as os-release has it: "Debian GNU/Linux 12 (bookworm)"
+    distro: Distro
     dkms: str  # version; "" where there is no DKMS
     tools: frozenset[str]  # commands that builds need, as far as they are there
     kernels: tuple[GroundKernel, ...]  # those that were asked for
@@ -148,7 +203,7 @@ def parse_ground(evidence: Evidence, *, tree: bool = False) -> Ground:
     folders = text("dkms-tree").split("\n")
     return Ground(
         arch=text("arch").strip(),
-        system=parse_os_release(text("os-release")).pretty,
+        distro=parse_os_release(text("os-release")),
         dkms=str(parse_dkms_version(text("dkms-version"))) if there else "",
         tools=parse_tools(text("ground-tools")),
         kernels=_kernels(evidence, peers),
@@ -236,9 +291,15 @@ def _sources(evidence: Evidence) -> tuple[Source, ...]:
         word = found[1] if found else "?"
         is_peermem = "nvidia-peermem/" in rest
         licences[folder] = (driver, word) if is_peermem else (driver or word, peermem)
+    packages = list(parse_dkms_confs(evidence.text("dkms-confs")))
+    dkms = {each.folder for each in packages}
+    for folder, version in parse_driver_sources(evidence.text("dkms-confs")).items():
+        if folder not in dkms:
+            name = folder.rpartition("-")[0] or folder
+            packages.append(DkmsPackage(folder, name, version, (), ()))
     return tuple(
         _source(each, digests[each.folder], *licences.get(each.folder, ("", "")))
-        for each in parse_dkms_confs(evidence.text("dkms-confs"))
+        for each in packages
         if each.folder in digests
     )
 

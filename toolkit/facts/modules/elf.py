@@ -148,6 +148,11 @@ def read_elf(
         raise Unparsable(path, f"{type(why).__name__}: {why}") from why
 
 
+def import_reader() -> None:
+    """Import the library now: where each node will send such a file, and is waited for."""
+    import elftools.elf.elffile  # noqa: F401, PLC0415 likewise
+
+
 def _read(file: SparseFile, wanted: tuple[str, ...], spare: tuple[str, ...], imports: bool) -> Elf:
     from elftools.elf.elffile import ELFFile  # noqa: PLC0415 only where a file was sent
     from elftools.elf.sections import SymbolTableSection  # noqa: PLC0415 likewise

@@ -108,7 +108,13 @@ def _read(path: str, file: SparseFile, *, imports: bool = True) -> ModuleImage:
     names = frozenset(elf.undefined) | (versions.keys() - {"module_layout"})
     signature = parse_signature(path, file.tail) if file.signed else None
     machine = _MACHINES.get(elf.machine, elf.machine)
-    info = _info(held[".modinfo"])
+    # The zero-ended "key=value" strings; of a key that is there twice, the first.
+    found: dict[str, str] = {}
+    for entry in held[".modinfo"].split(b"\0"):
+        key, _, value = entry.decode("utf-8", "replace").partition("=")
+        if key:
+            found.setdefault(key, value)
+    info = MappingProxyType(found)
     build = parse_build_id(path, held.get(_BUILD_ID, b""))
     return ModuleImage(path, info, names, versions, signature, machine, build)
 
@@ -126,16 +132,6 @@ def parse_build_id(path: str, note: bytes) -> str:
     if (name, kind) != (4, 3) or note[12:16] != b"GNU\0" or len(note) < 16 + size:
         raise Unparsable(f"build id of {path}", note[:40].hex())
     return note[16 : 16 + size].hex()
-
-
-def _info(section: bytes) -> Mapping[str, str]:
-    """The zero-ended "key=value" strings; of a key that is there twice, the first."""
-    found: dict[str, str] = {}
-    for entry in section.split(b"\0"):
-        key, _, value = entry.decode("utf-8", "replace").partition("=")
-        if key:
-            found.setdefault(key, value)
-    return MappingProxyType(found)
 
 
 def _versions(path: str, held: Mapping[str, bytes]) -> Mapping[str, int]:

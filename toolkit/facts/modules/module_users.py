@@ -149,6 +149,13 @@ def parse_holding(evidence: Evidence) -> Holding:
     :raises Unparsable: at a line of another shape.
     """
     disks = dict(_disks(evidence.text("disks")))
+    found: dict[str, bool] = {}
+    for line in evidence.text("module-files").split("\n")[:-1]:
+        path, _, gone = line.partition(" ")
+        stem = path.rpartition("/")[2].split(".ko", 1)[0].replace("-", "_")
+        # Debian's packages name the files nvidia-current-open-peermem.ko and the like.
+        name = re.sub(r"^nvidia_(current|tesla)(_[0-9]+)?(_open)?", "nvidia", stem)
+        found[name] = found.get(name, False) or not gone
     return Holding(
         boot_id=evidence.text("boot-id").strip(),
         modules={each.name: each for each in parse_modules(evidence.text("modules"))},
@@ -163,7 +170,7 @@ def parse_holding(evidence: Evidence) -> Holding:
         ),
         remote=tuple(_remote(evidence.text("remote-disks"))),
         guests=tuple(evidence.text("guests").split()),
-        files=_files(evidence.text("module-files")),
+        files=found,
     )
 
 
@@ -215,14 +222,3 @@ def _remote(text: str) -> Iterator[RemoteDisk]:
             yield RemoteDisk(name, _SCSI[has["proc_name"]])
         elif name.startswith("connection"):
             yield RemoteDisk(name, "iscsi_tcp", has.get("address", ""))
-
-
-def _files(text: str) -> dict[str, bool]:
-    found: dict[str, bool] = {}
-    for line in text.split("\n")[:-1]:
-        path, _, gone = line.partition(" ")
-        stem = path.rpartition("/")[2].split(".ko", 1)[0].replace("-", "_")
-        # Debian's packages name the files nvidia-current-open-peermem.ko and the like.
-        name = re.sub(r"^nvidia_(current|tesla)(_[0-9]+)?(_open)?", "nvidia", stem)
-        found[name] = found.get(name, False) or not gone
-    return found

@@ -83,7 +83,14 @@ def parse_ofed_folders(sources: str, symvers: dict[str, str], *, leftover: bool)
             links[path] = target if target.startswith("/") else _joined(path, target)
     folders |= {path.rpartition("/")[0] for path in symvers if path.startswith(f"{OFA}/")}
     # A link's own Module.symvers is found through it: it names no folder of its own.
-    return OfedFolders(frozenset(folders - set(links)), _followed(links), symvers, leftover)
+    # A link to a link, as update-alternatives makes them, ends where the last one points.
+    ends = {}
+    for link, target in links.items():
+        end = target
+        for _ in range(8):
+            end = links.get(end, end)
+        ends[link] = end
+    return OfedFolders(frozenset(folders - set(links)), ends, symvers, leftover)
 
 
 def _joined(link: str, target: str) -> str:
@@ -94,17 +101,6 @@ def _joined(link: str, target: str) -> str:
         elif part not in {"", "."}:
             parts.append(part)
     return "/".join(parts)
-
-
-def _followed(links: dict[str, str]) -> dict[str, str]:
-    """A link to a link, as update-alternatives makes them, ends where the last one points."""
-    ends = {}
-    for link, target in links.items():
-        end = target
-        for _ in range(8):
-            end = links.get(end, end)
-        ends[link] = end
-    return ends
 
 
 def parse_unit(text: str) -> dict[str, str]:

@@ -88,15 +88,11 @@ def _signed_data(message: bytes) -> Signature:
     if tag == _KEY_ID:
         return Signature("", who.hex(), name)
     issuer, serial = _first(who, _SEQUENCE), _first(who, _INTEGER)
-    return Signature(_common_name(issuer), serial.hex(), name)
-
-
-def _common_name(issuer: bytes) -> str:
-    """The last common name of a distinguished name; "" where it has none."""
+    # The last common name of a distinguished name; "" where it has none.
     found = ""
     for _, relative in _elements(issuer):
         for _, pair in _elements(relative):
             kind, value = list(_elements(pair))[:2]
             if kind == (_OID, _COMMON_NAME):
                 found = value[1].decode("utf-8", "replace")
-    return found
+    return Signature(found, serial.hex(), name)

@@ -7,6 +7,7 @@ SwitchType; kubernetes-sigs/dra-driver-nvidia-gpu docs/prerequisites.md (nvidia-
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -96,3 +97,227 @@ def _settings(lines: list[str] | None) -> dict[str, str] | None:
         return None
     pairs = (line.replace("=", ":", 1).partition(":") for line in lines)
     return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+# Daemons that run, and what they may pin.
+# Sources: /proc/PID/comm and /proc/PID/limits; a name there has at most 15 characters.
+FABRIC_MANAGER, PERSISTENCE, IMEX, SUBNET, MPS = (
+    "nv-fabricmanage",
+    "nvidia-persiste",
+    "nvidia-imex",
+    "nvlsm",
+    "nvidia-cuda-mps",
+)
+# They start jobs, which inherit their limits. Runtimes of containers have a check of their own.
+SCHEDULERS = frozenset({"slurmd", "pbs_mom", "sge_execd", "lsf_sbatchd", "sbatchd", "raylet"})
+
+
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    pid: int
+    name: str  # "slurmd"
+    memlock: str  # the soft limit of locked memory: "unlimited" or bytes; "" if not told
+
+    @property
+    def unlimited(self) -> bool:
+        return self.memlock == "unlimited"
+
+
+def parse_daemons(text: str) -> tuple[Daemon, ...]:
+    """Read "1234/comm:slurmd" and "1234/limits:Max locked memory  65536  65536  bytes" lines.
+
+    :raises Unparsable: at a line of neither shape.
+    """
+    found: dict[int, dict[str, str]] = {}
+    for path, value in named_lines(text, "/proc"):
+        pid, _, kind = path.partition("/")
+        if not re.fullmatch(r"[0-9]{1,10}", pid) or kind not in {"comm", "limits"}:
+            raise Unparsable("/proc", f"{path}:{value}")
+        limit = None
+        if kind == "limits":
+            limit = re.fullmatch(r"Max locked memory\s+(unlimited|\d+)\s+\S+\s+bytes\s*", value)
+            if limit is None:
+                raise Unparsable(f"/proc/{path}", value)
+        said = limit[1] if kind == "limits" and limit else value.strip()
+        found.setdefault(int(pid), {})[kind] = said
+    return tuple(
+        Daemon(pid, has["comm"], has.get("limits", ""))
+        for pid, has in found.items()
+        if "comm" in has
+    )
+
+
+# What runs the job, as toolkit/node/scripts/inside.sh read it from within, or from outside.
+# Sources: proc(5), status, limits and mounts; linux-rdma/rdma-core libibverbs/dynamic_driver.c
+# (which
+# providers are loaded) and libibverbs/CMakeLists.txt (the library's name ends with the release of
+# rdma-core); user_namespaces(7).
+_IPC_LOCK = 14  # linux/capability.h
+_ALL = "0 0 4294967295"  # the map of who is in no user namespace of its own
+_SHM = "/dev/shm"  # noqa: S108 a mount that is read of
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_PROVIDER = re.compile(r"lib(\w+?)-rdmav(\d+)\.so")
+_RELEASE = re.compile(r"libibverbs\.so\.1\.\d+\.(\d{1,3}(?:\.\d+)*)")
+_NAMED = re.compile(r"(?:.*:)?(\w+) (/.*) (yes|no)")
+_CUDA = re.compile(r"libcuda\.so\.(\d+(?:\.\d+)+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What was looked into, and how."""
+
+    kind: str  # "docker"; "image" and "chroot" run nothing
+    name: str
+    outside: bool  # it has no shell: root read its files from the node
+    whole: bool  # it was read to its end
+
+    @property
+    def runs(self) -> bool:
+        """Whether devices, limits and memory are those that a job has."""
+        return self.kind not in {"image", "chroot"}
+
+    def __str__(self) -> str:
+        short = self.name.rpartition("/")[2] if self.kind == "image" else self.name
+        return f"{self.kind} {short}"
+
+
+def parse_looked(text: str) -> Looked:
+    """Read "kind", "name", "way" and "whole", one a line.
+
+    :raises Unparsable: where one is missing.
+    """
+    told = dict(line.split(" ", 1) for line in text.split("\n")[:-1] if " " in line)
+    try:
+        return Looked(told["kind"], told["name"], told["way"] == "outside", told["whole"] == "yes")
+    except KeyError as why:
+        raise Unparsable("inside", text.split("\n", 1)[0]) from why
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """The process that a job in it descends from."""
+
+    memlock: int | None  # bytes, the soft limit; -1 for unlimited, None where not told
+    ipc_lock: bool | None  # CAP_IPC_LOCK is in effect
+    mapped: bool  # in a user namespace of its own, where that capability is nothing to the kernel
+
+
+def parse_leader(text: str) -> Leader:
+    """Read lines of /proc/PID/status, limits and uid_map.
+
+    :raises Unparsable: where a number is none.
+    """
+    limit = re.search(r"^Max locked memory +(\S+)", text, re.MULTILINE)
+    caps = re.search(r"^CapEff:\s*([0-9a-fA-F]+)", text, re.MULTILINE)
+    maps = re.findall(r"^uid_map:\s*(.+)$", text, re.MULTILINE)
+    if limit and not (limit[1] == "unlimited" or limit[1].isdecimal()):
+        raise Unparsable("/proc/PID/limits", limit[0])
+    return Leader(
+        None if limit is None else -1 if limit[1] == "unlimited" else int(limit[1]),
+        bool(int(caps[1], 16) >> _IPC_LOCK & 1) if caps else None,
+        any(" ".join(each.split()) != _ALL for each in maps),
+    )
+
+
+def parse_shm(text: str) -> int | None:
+    """The size of /dev/shm in bytes, from its last mount; -1 where it may take half of the memory.
+
+    :returns: None where nothing is mounted there.
+    """
+    mounts = [line.split() for line in text.split("\n") if line]
+    ours = [words for words in mounts if len(words) > 3 and words[1] == _SHM]
+    if not ours or ours[-1][2] != "tmpfs":
+        return None
+    size = re.search(r"(?:^|,)size=(\d+)([kmg]?)(?:,|$)", ours[-1][3])
+    return int(size[1]) * _UNITS[size[2]] if size else -1
+
+
+def parse_opened(text: str) -> dict[str, str]:
+    """Each uverbs node with "ok", or why it cannot be opened.
+
+    :raises Unparsable: at a line that begins with no path.
+    """
+    found = {}
+    for number, line in enumerate(text.split("\n")[:-1], start=1):
+        path, _, said = line.partition(" ")
+        if not path.startswith("/") or not said:
+            raise Unparsable("/dev/infiniband", line, number)
+        found[path] = said
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Providers:
+    """libibverbs, and the libraries by which it drives HCAs."""
+
+    libibverbs: tuple[str, ...] = ()  # paths
+    release: str = ""  # of rdma-core, by the name of the first; "" where it does not tell
+    providers: tuple[tuple[str, str], ...] = ()  # "mlx5", path
+    takes: frozenset[tuple[str, str]] = frozenset()  # number of the private interface, "yes"
+
+    def refused(self, name: str) -> str:
+        """The file name of that provider, where every libibverbs looks for another one."""
+        files = [path.rpartition("/")[2] for each, path in self.providers if each == name]
+        told = [{said for number, said in self.takes if f"rdmav{number}." in e} for e in files]
+        return files[0] if told and all(each == {"no"} for each in told) else ""
+
+
+def parse_providers(text: str) -> Providers:
+    """Read the probe's paths, links with " -> TARGET", and "PATH takes NUMBER yes"."""
+    libraries, release, providers = [], "", []
+    takes = frozenset(re.findall(r" takes (\d+) (yes|no|unreadable)$", text, re.MULTILINE))
+    for line in text.split("\n")[:-1]:
+        path, _, target = line.partition(" -> ")
+        base = path.rpartition("/")[2]
+        named = _PROVIDER.fullmatch(base)
+        if named is not None:
+            providers.append((named[1], path))
+        elif base == "libibverbs.so.1":
+            libraries.append(path)
+            told = _RELEASE.fullmatch(target.rpartition("/")[2])
+            release = release or (told[1] if told else "")
+    found = tuple(dict.fromkeys(providers))
+    return Providers(tuple(dict.fromkeys(libraries)), release, found, takes)
+
+
+def parse_drivers(text: str) -> frozenset[str]:
+    """Which providers libibverbs is told to load: "FILE:driver mlx5" lines.
+
+    :raises Unparsable: at a line without a file.
+    """
+    words = (line.split() for _, line in named_lines(text, "/etc/libibverbs.d"))
+    return frozenset(each[1].rpartition("/lib")[2] for each in words if len(each) > 1)
+
+
+def parse_cuda(text: str) -> tuple[tuple[str, str], ...]:
+    """Each libcuda that a job could load, with the driver that it is of, "" where not told.
+
+    Stubs, and the libraries of forward compatibility, are not among them.
+    """
+    found = []
+    for line in text.split("\n")[:-1]:
+        path, _, target = line.partition(" -> ")
+        if "/stubs/" in path or "/compat/" in path:
+            continue
+        told = _CUDA.fullmatch(target.rpartition("/")[2])
+        found.append((path, told[1] if told else ""))
+    return tuple(dict.fromkeys(found))
+
+
+def parse_named(text: str) -> tuple[tuple[str, str, bool], ...]:
+    """Each file that a setting names: the setting, the path, whether it is there.
+
+    :raises Unparsable: at a line of another shape.
+    """
+    found = []
+    for number, line in enumerate(text.split("\n")[:-1], start=1):
+        told = _NAMED.fullmatch(line)
+        if told is None:
+            raise Unparsable("files that settings name", line, number)
+        found.append((told[1], told[2], told[3] == "yes"))
+    return tuple(dict.fromkeys(found))
+
+
+def parse_variables(text: str) -> dict[str, str]:
+    """NAME=VALUE lines, the last of a name counts."""
+    return dict(line.split("=", 1) for line in text.split("\n") if "=" in line)

@@ -114,9 +114,9 @@ _RANGE = re.compile(r"([\d.]+)(?:-[\d.]+)?([KMGT]?)B")
 
 
 def read_textfile(lines: Iterable[str]) -> Iterator[CollectiveRecord]:
-    """The collectives of one file of metrics."""
+    """The collectives of one file of metrics; a line without an end may have half a number."""
     for line in lines:
-        metric = _METRIC.match(line)
+        metric = _METRIC.match(line) if line.endswith("\n") else None
         told = dict(_LABEL.findall(metric[1])) if metric else {}
         size = _RANGE.fullmatch(told.get("message_size", ""))
         if metric is None or size is None:

@@ -1,13 +1,14 @@
-"""What an NCCL_DEBUG=INFO log says, of any version from 2.4 to 2.30.
-
-It is read by ``nccl_log_reader``.
-"""
+"""What an NCCL_DEBUG=INFO log says, of any version from 2.4 to 2.30."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import lru_cache
+from itertools import filterfalse
+from typing import Any
 
 
 class Direction(StrEnum):
@@ -89,20 +90,11 @@ class NcclLog:
     versions: tuple[str, ...] = ()  # where they are several: jobs one after the other, in one file
     cuda: str = ""  # "12.4": the CUDA that it was built with; "" where no line tells
     speeds: tuple[tuple[str, int], ...] = ()  # Mb/s of each HCA by name: "NET/IB: [0] ... speed="
+    failures: tuple[
+        str, ...
+    ] = ()  # of calls of CUDA, with where: "transport/nvls.cc:223: Cuda ..."
     # Each host's own part, by its name up to the first dot.
     parts: Mapping[str, NcclLog] = field(default_factory=dict, hash=False, repr=False)
-
-    @property
-    def told(self) -> bool:
-        """Whether anything in it is NCCL's."""
-        return bool(
-            self.version
-            or self.versions
-            or self.networks
-            or self.devices
-            or self.hcas
-            or self.settings
-        ) or bool(self.decisions or self.edges or self.ranks or self.troubles or self.intra)
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -132,3 +124,276 @@ class NcclLog:
 def network_edges(log: NcclLog) -> Iterator[Edge]:
     """The point-to-point channels: what GPUDirect RDMA is judged by."""
     return (edge for edge in log.edges if not edge.collective)
+
+
+# Reading an NCCL_DEBUG=INFO log of any version from 2.4 to 2.30.
+# Sources: the INFO and WARN calls of NVIDIA/nccl at its tags: src/transport/net.cc and
+# coll_net.cc, src/graph/paths.cc and topo.cc, src/transport/net_ib*. A line may carry any
+# prefix or none: srun, mpirun, Ray and humans all change it. What another writer has torn is
+# counted, not guessed at.
+_HOST = re.compile(
+    r"(?<![A-Za-z0-9_.-])([A-Za-z0-9][A-Za-z0-9_-]{0,63})(?:\.[A-Za-z0-9_.-]*)?:\d+:\d+ \[-?\d+\] "
+)
+# What others wrap a line in: colours, Ray's count of equal lines, a container engine's JSON.
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_REPEATED = re.compile(r"\s*\[repeated \d+x across cluster\].*$")
+_NOTED = re.compile(r"(?:\s*\[\w+: ?[\d, ]+\])+\s*$")  # by a document's tool: "[cite: 1734]"
+_IN_JSON = re.compile(r'\{"log":"(.*?)(?:\\r)?\\n?"[,}]')
+LONGEST = 4096  # of a line that is looked at: NCCL's own are shorter than 1024
+_SAID = re.compile(r"NCCL (?:INFO|WARN) (.*)")
+_VERSION = re.compile(r"NCCL version (\d+\.\d+\.\d+)(?:\+cuda(\d+\.\d+))?")
+_NETWORK = re.compile(r"Using network (.+?)\s*$")
+_DEVICES = re.compile(r"NET/IB ?: Using(.*?)(?:; OOB|$)")
+_DEVICE = re.compile(r"\[(\d+)\]([^\s:\[\]]+):\d+/([^\s\[]+)")
+_SPEED = re.compile(r"NET/IB ?: \[\d+\] ([^\s:]+):\w+:\d+/\w+ .*?\bspeed=(\d+)")
+_HCA = re.compile(r"GPU Direct RDMA (Enabled|Disabled) for HCA (\d+) '([^']*)'")
+_OLD_HCA = re.compile(
+    r"GPU Direct RDMA (Disabled) for (?:GPU \d+\[\d+\] / )?HCA (\d+) '([^']*)' \(no module"
+)
+_PAIR = re.compile(
+    r"GPU Direct RDMA (Enabled|Disabled) for GPU ([\w\[\]/-]+)[ :]*/ ?HCA ([\w/-]+)(.*)"
+)
+_DISTANCE = re.compile(r"distance (\d+) (?:<=|<|>=|>) (\d+)")
+_GDR = r"(/GDRDMA)?(\(PCI\))?(?:/Shared)?(?:/Flush)?\s*$"
+_EDGE = re.compile(
+    r"(?:(?:Channel|Ring) \d+(?:/\d+)? : |^\s*)(\d+)(?:\[\w+\])? -> (\d+)(?:\[\w+\])? "
+    r"\[(send|receive)\] via NET/(.+)/(\d+)(?:\((\d+)\))?" + _GDR
+)
+_COLLECTIVE = re.compile(
+    r"Coll(?:Net)? \d+(?:/\d+)? : (\d+) \[(send|receive)\] via COLLNET/(.+)/(\d+)" + _GDR
+)
+_RANK = re.compile(
+    r"\brank (\d+) nranks \d+ cudaDev \d+ (?:nvmlDev \d+ )?(?:busId ([0-9a-fA-F]+))?"
+)
+_SETTING = re.compile(r"\b(NCCL_[A-Z0-9_]+) (?:set by environment to|set to) (\S+?)\.?\s*$")
+_INTRA = re.compile(r" via (?:P2P|SHM|direct shared memory|NVLS)")
+_TROUBLES = tuple(
+    re.compile(shape)
+    for shape in (
+        r"NET/IB ?: No device found",
+        r"Failed to open libibverbs\.so.*",
+        r"NET/OFI .*\bdisabling GDR\b",
+        r"network \S.* not found",
+        r"Got completion .*",
+        # Not those of taking down: the device may be gone by then.
+        r"Call to ibv_(?!get_async|ack|destroy|dereg|dealloc|close|free)\w+ failed.*",
+        r"NET/\S+ ?: .*[Aa]sync (?:fatal )?event.*(?:error|catastrophic).*",
+        r"NCCL WARN NET/OFI .*(?:Unable to|Couldn't|Could not|[Ff]ailed|[Ee]rror).*",
+        r"Unable to use GIN: .*",
+        r"HINT: .*ACS.*",
+    )
+)
+# What ends no job that has another network than sockets.
+_ABSENT = re.compile(r".*(?:No device found|Failed to open libibverbs)").match
+_CUDA_FAILED = re.compile(r"(?:(\S+\.(?:cc|cu|h):\d+) )?NCCL WARN (C(?:uda|UDA) failure .*)")
+_NETWORK_CHANNEL = re.compile(r"via (?:NET|COLLNET)/")
+
+
+# A line without any of these is of no interest: of a job's log most have none.
+_WORDS = (
+    *("NCCL", "via ", "GPU Direct", "NET/", "nranks", "Using network", "DMA-BUF"),
+    *("Got comp", "ibv_", "GIN:", "HINT:", " not found", "libibverbs"),
+)
+
+
+@lru_cache(maxsize=2)
+def parse_nccl_log(text: str) -> NcclLog:
+    """Read a whole log; lines that are not NCCL's are passed over.
+
+    A log is read once for all the nodes of its job.
+    """
+    readers: dict[str, _Reader] = {}
+    for found in re.finditer(r"[^\n]+", text):
+        line = found[0] if found.end() - found.start() <= LONGEST else found[0][:LONGEST]
+        if not any(word in line for word in _WORDS):
+            continue
+        line = _unwrapped(line)
+        spoken = _HOST.search(line)
+        host = spoken[1] if spoken else ""
+        if host not in readers:
+            readers[host] = _Reader(host)
+        readers[host].line(line)
+    return _joined([each.read() for each in readers.values()], tuple(readers))
+
+
+def _unwrapped(line: str) -> str:
+    """The line as NCCL printed it, but for what stands before it."""
+    if line.startswith('{"log":"'):
+        inner = _IN_JSON.match(line)
+        line = inner[1] if inner else line
+    if "\x1b" in line:
+        line = _COLOUR.sub("", line)
+    if "[repeated " in line:
+        line = _REPEATED.sub("", line)
+    if line.endswith("]"):
+        line = _NOTED.sub("", line)
+    return line.rstrip("\r")
+
+
+def _joined(logs: list[NcclLog], hosts: tuple[str, ...]) -> NcclLog:
+    """What all have said, with each host's own part; what no prefix claims goes to each."""
+
+    def every(name: str) -> Any:  # noqa: ANN401 of fields of several types
+        return tuple(dict.fromkeys(each for log in logs for each in getattr(log, name)))
+
+    if set(every("networks")) - {"Socket"}:
+        logs = [replace(log, troubles=tuple(filterfalse(_ABSENT, log.troubles))) for log in logs]
+    versions = every("versions")
+    nobody = next((log for log, host in zip(logs, hosts, strict=True) if not host), NcclLog())
+    return NcclLog(
+        versions[0] if len(versions) == 1 else "",
+        every("networks"),
+        every("devices"),
+        every("hcas"),
+        every("decisions"),
+        tuple(each for log in logs for each in log.edges),
+        every("ranks"),
+        tuple(dict(every("settings")).items()),
+        any(each.dmabuf for each in logs),
+        every("troubles"),
+        sum(each.torn for each in logs),
+        sum(each.intra for each in logs),
+        versions if len(versions) > 1 else (),
+        next((each.cuda for each in logs if each.cuda), ""),
+        every("speeds"),
+        every("failures"),
+        {
+            host: replace(log, torn=log.torn + nobody.torn)
+            for log, host in zip(logs, hosts, strict=True)
+            if host
+        },
+    )
+
+
+def bus_address(bus_id: str) -> str:
+    """NCCL's bus id as sysfs writes it: "1b000" is 0000:1b:00.0, "f01000" domain 000f.
+
+    From the right: function (4 bits), device (8 bits of which 5 count), bus (8), domain.
+    """
+    value = int(bus_id, 16)
+    return f"{value >> 20:04x}:{value >> 12 & 0xFF:02x}:{value >> 4 & 0xFF:02x}.{value & 0xF:x}"
+
+
+class _Reader:
+    """What one host says."""
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+        self.versions: dict[str, None] = {}
+        self.cuda = ""
+        self.networks: dict[str, None] = {}
+        self.devices: dict[NetDevice, None] = {}
+        self.hcas: dict[HcaState, None] = {}
+        self.decisions: dict[Decision, None] = {}
+        self.edges: list[Edge] = []
+        self.ranks: dict[Rank, None] = {}
+        self.settings: dict[str, str] = {}
+        self.speeds: dict[str, int] = {}
+        self.troubles: dict[str, None] = {}
+        self.failures: dict[str, None] = {}
+        self.dmabuf = False
+        self.torn = self.intra = 0
+
+    def line(self, line: str) -> None:
+        host = self.host
+        if "via " in line:
+            self._channel(host, line)
+            return
+        if version := _VERSION.search(line):
+            self.versions[version[1]] = None
+            self.cuda = self.cuda or version[2] or ""
+        if "GPU Direct RDMA" in line:
+            self._direct(host, line)
+        elif "NET/IB" in line:
+            self._hcas(line)
+        elif found := _NETWORK.search(line):
+            self.networks[found[1]] = None
+        elif found := _RANK.search(line):
+            self.ranks[Rank(host, int(found[1]), bus_address(found[2]) if found[2] else "")] = None
+        elif found := _SETTING.search(line):
+            self.settings[found[1]] = found[2]
+        elif "DMA-BUF is available on GPU device" in line:
+            self.dmabuf = True
+        self._trouble(line)
+
+    def _hcas(self, line: str) -> None:
+        if found := _DEVICES.search(line):
+            for index, name, link in _DEVICE.findall(found[1]):
+                self.devices[NetDevice(self.host, int(index), name, link)] = None
+        elif found := _SPEED.search(line):
+            self.speeds[found[1]] = int(found[2])
+
+    def _channel(self, host: str, line: str) -> None:
+        if "NET/" not in line:
+            self.intra += _INTRA.search(line) is not None
+        elif found := _EDGE.search(line):
+            self.edges.append(_edge(host, found))
+        elif found := _COLLECTIVE.search(line):
+            self.edges.append(
+                Edge(
+                    host,
+                    int(found[1]),
+                    -1,
+                    Direction(found[2]),
+                    found[3],
+                    int(found[4]),
+                    gdr=bool(found[5]),
+                    pci=bool(found[6]),
+                    collective=True,
+                )
+            )
+        elif _NETWORK_CHANNEL.search(line):
+            self.torn += 1
+
+    def _direct(self, host: str, line: str) -> None:
+        if found := _HCA.search(line) or _OLD_HCA.search(line):
+            self.hcas[HcaState(host, int(found[2]), found[3], found[1] == "Enabled")] = None
+        elif found := _PAIR.search(line):
+            far = _DISTANCE.search(found[4])
+            numbers = (int(far[1]), int(far[2])) if far else (None, None)
+            decision = Decision(host, found[2], found[3], found[1] == "Enabled", *numbers)
+            self.decisions[decision] = None
+
+    def _trouble(self, line: str) -> None:
+        if any(shape.search(line) for shape in _TROUBLES):
+            said = _SAID.search(line)
+            self.troubles[(said[1] if said else line).strip()[:200]] = None
+        elif failed := _CUDA_FAILED.search(line):
+            self.failures[": ".join(filter(None, failed.groups())).strip()[:200]] = None
+
+    def read(self) -> NcclLog:
+        return NcclLog(
+            "",
+            tuple(self.networks),
+            tuple(self.devices),
+            tuple(self.hcas),
+            tuple(self.decisions),
+            tuple(self.edges),
+            tuple(self.ranks),
+            tuple(self.settings.items()),
+            self.dmabuf,
+            tuple(self.troubles),
+            self.torn,
+            self.intra,
+            tuple(self.versions),
+            self.cuda,
+            tuple(self.speeds.items()),
+            tuple(self.failures),
+        )
+
+
+def _edge(host: str, found: re.Match[str]) -> Edge:
+    one, other, direction = int(found[1]), int(found[2]), Direction(found[3])
+    # "7 -> 0 [receive]" is printed by 0, "0 -> 7 [send]" by 0 as well.
+    rank, peer = (one, other) if direction is Direction.SEND else (other, one)
+    return Edge(
+        host,
+        rank,
+        peer,
+        direction,
+        found[4],
+        int(found[5]),
+        gdr=bool(found[7]),
+        pci=bool(found[8]),
+        proxy=int(found[6]) if found[6] else None,
+    )

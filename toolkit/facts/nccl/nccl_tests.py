@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from toolkit.errors import Unparsable
@@ -96,18 +97,25 @@ _STAMP = 2  # words of a time stamp behind it
 
 
 def parse_collectives(text: str, command: str = "") -> tuple[CollectiveRun, ...]:
-    """Read every run of a text, in the order printed.
+    """Read every run of a text, in the order printed; a last one may have begun, and no more.
 
-    :raises Unparsable: where one has no table.
+    :raises Unparsable: where another has no table.
     """
     plain = _RANK.sub("", text)
     heads = [each.start() for each in _STARTS.finditer(plain)]
     if len(heads) < 2:
         return (parse_nccl_tests(text, command),)
-    ends = [*heads[1:], len(plain)]
-    return tuple(
-        parse_nccl_tests(plain[at:end], command) for at, end in zip(heads, ends, strict=True)
-    )
+    *parts, last = (plain[at:end] for at, end in pairwise([*heads, len(plain)]))
+    runs = [parse_nccl_tests(each, command) for each in parts]
+    try:
+        return (*runs, parse_nccl_tests(last, command))
+    except Unparsable:
+        return tuple(runs)
+
+
+def has_begun(text: str) -> bool:
+    """Whether a run has printed its first lines."""
+    return bool(_STARTS.search(_RANK.sub("", text)))
 
 
 def parse_nccl_tests(text: str, command: str = "") -> CollectiveRun:

@@ -17,18 +17,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolkit.errors import Unparsable
-from toolkit.facts.kube_described import RDMA_NAME
+from toolkit.facts.kube import RDMA_NAME
 from toolkit.untrusted import read_json
 
 _RESOURCE = re.compile(
     r"^[\s\"'-]*([a-z0-9.-]+/[\w.-]+)[\"']?:\s+[\"']?(\d+)[\"']?,?\s*$", re.MULTILINE
 )
 _SHORT = re.compile(r"Insufficient ([\w.-]+/[\w.-]*\w)")
-# What kubelet's device manager and CNI plugins say of what they could not give.
+# What kubelet's device manager, drivers of resource claims and CNI plugins could not give.
 _REFUSED = re.compile(
     r"^.*\b(?:UnexpectedAdmissionError|FailedCreatePodSandBox|FailedMount|FailedAttachVolume"
-    r"|Allocate failed|Error: failed to (?:create|start|generate))\b.*"
-    r"(?:rdma|sriov|mlnx|hca|roce|infiniband|nvidia\.com/).*$",
+    r"|FailedPrepareDynamicResources|Allocate failed"
+    r"|Error: failed to (?:create|start|generate))\b.*"
+    r"(?:rdma|sriov|mlnx|hca|roce|infiniband|nvidia\.com/|\.nvidia\.com|imex|dra\.net).*$",
     re.MULTILINE | re.IGNORECASE,
 )
 _DESCRIBED = re.compile(r"^(?=Name: +\S+ *\nNamespace: )", re.MULTILINE)

@@ -1,30 +1,52 @@
-"""What stands beside: GDRCopy, GPUDirect Storage, containers."""
+"""What stands beside, and who uses it: GDRCopy, GPUDirect Storage, containers, libraries."""
 
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-from toolkit.errors import Unparsable
+from toolkit.errors import NotCollected, Unparsable
 from toolkit.evidence import State
 from toolkit.facts.fact import fact
 from toolkit.facts.gpu.driver import Flavor
-from toolkit.facts.gpu.gdrcopy import GdrDrv, Sanity, built_for, parse_gdrcopy, parse_sanity
-from toolkit.facts.gpu.gds import GdsCheck, NvidiaFs, parse_cufile, parse_gds, parse_gdscheck
+from toolkit.facts.gpu.gdrcopy import built_for, parse_gdrcopy, parse_sanity
+from toolkit.facts.gpu.gds import parse_cufile, parse_gds, parse_gdscheck
 from toolkit.facts.lines import blocks
-from toolkit.facts.modules.kernel_modules import ModuleFile, parse_modinfo
-from toolkit.facts.nccl.containers import Containers, parse_containers
-from toolkit.facts.nccl.mpi import Mpi, parse_mpiname, parse_ompi_info
-from toolkit.facts.rdma.ucx_info import UcxInfo, parse_ucx_info
-from toolkit.facts.reading import Reading
+from toolkit.facts.modules.kernel_modules import parse_modinfo
+from toolkit.facts.nccl.consumers import (
+    Mpi,
+    Setting,
+    parse_libraries,
+    parse_mpiname,
+    parse_ompi_info,
+    parse_perftest,
+    parse_settings,
+    parse_ucx,
+    parse_verbs,
+)
+from toolkit.facts.nccl.containers import (
+    parse_containers,
+    parse_cuda,
+    parse_drivers,
+    parse_leader,
+    parse_looked,
+    parse_named,
+    parse_opened,
+    parse_providers,
+    parse_shm,
+    parse_variables,
+)
+from toolkit.facts.rdma.ucx import parse_ucx_info
+from toolkit.facts.reading import Reading, parsed, where_given, where_there
 from toolkit.facts.text.tool_reports import (
-    DiagResult,
-    FiInfo,
-    TopoCheck,
     parse_dcgmi_diag,
     parse_fi_info,
     parse_rdma_topo,
     peermem_container,
 )
+
+if TYPE_CHECKING:  # read where a container was looked into
+    from toolkit.facts.nccl.containers import Looked
 
 
 class Companions(Reading):
@@ -39,14 +61,9 @@ class Companions(Reading):
         """Whether the probe has looked; loose files are few of its frames."""
         return self._given("gds")
 
-    @fact
-    def gdrdrv(self) -> GdrDrv:
-        return parse_gdrcopy(self._text("gdrcopy"))
-
-    @fact
-    def companion_modules(self) -> dict[str, ModuleFile]:
-        """gdrdrv and nvidia-fs on disk for the running kernel, by these names."""
-        return parse_modinfo(self._text("companion-modinfo"))
+    gdrdrv = parsed("gdrcopy", parse_gdrcopy)
+    # gdrdrv and nvidia-fs on disk for the running kernel, by these names.
+    companion_modules = parsed("companion-modinfo", parse_modinfo)
 
     @fact
     def gdrdrv_built_for(self) -> Flavor | None:
@@ -56,36 +73,16 @@ class Companions(Reading):
                 return built_for("\n".join(lines))
         return None
 
-    @fact
-    def gdrcopy_sanity(self) -> Sanity | None:
-        return parse_sanity(self._text("gdrcopy-sanity")) if self._given("gdrcopy-sanity") else None
-
-    @fact
-    def nvidia_fs(self) -> NvidiaFs:
-        return parse_gds(self._text("gds"))
-
-    @fact
-    def cufile(self) -> dict[str, bool]:
-        """The settings of cufile.json that decide how cuFile works; none where it is absent."""
-        return parse_cufile(self._text("cufile"))
-
-    @fact
-    def gdscheck(self) -> GdsCheck | None:
-        return parse_gdscheck(self._text("gdscheck")) if self._given("gdscheck") else None
-
-    @fact
-    def ucx_info(self) -> UcxInfo | None:
-        return parse_ucx_info(self._text("ucx-info")) if self._given("ucx-info") else None
-
-    @fact
-    def fi_info(self) -> FiInfo | None:
-        """What libfabric finds, from ``fi_info``; None where it was not given."""
-        return parse_fi_info(self._text("fi-info")) if self._given("fi-info") else None
-
-    @fact
-    def dcgmi_diag(self) -> tuple[DiagResult, ...] | None:
-        """The tests of ``dcgmi diag``; None where it was not given."""
-        return parse_dcgmi_diag(self._text("dcgmi-diag")) if self._given("dcgmi-diag") else None
+    gdrcopy_sanity = where_given("gdrcopy-sanity", parse_sanity, None)
+    nvidia_fs = parsed("gds", parse_gds)
+    # The settings of cufile.json that decide how cuFile works; none where it is absent.
+    cufile = parsed("cufile", parse_cufile)
+    gdscheck = where_given("gdscheck", parse_gdscheck, None)
+    ucx_info = where_given("ucx-info", parse_ucx_info, None)
+    # What libfabric finds, from ``fi_info``; None where it was not given.
+    fi_info = where_given("fi-info", parse_fi_info, None)
+    # The tests of ``dcgmi diag``; None where it was not given.
+    dcgmi_diag = where_given("dcgmi-diag", parse_dcgmi_diag, None)
 
     @fact
     def peermem_container(self) -> str:
@@ -93,14 +90,9 @@ class Companions(Reading):
         given = self._given("peermem-container")
         return peermem_container(self._text("peermem-container")) if given else ""
 
-    @fact
-    def rdma_topo(self) -> TopoCheck | None:
-        """What ``rdma_topo check`` found; None where it was not given."""
-        return parse_rdma_topo(self._text("rdma-topo")) if self._given("rdma-topo") else None
-
-    @fact
-    def containers(self) -> Containers:
-        return parse_containers(self._text("containers"))
+    # What ``rdma_topo check`` found; None where it was not given.
+    rdma_topo = where_given("rdma-topo", parse_rdma_topo, None)
+    containers = parsed("containers", parse_containers)
 
     @fact
     def companion_files(self) -> tuple[str, ...]:
@@ -134,3 +126,105 @@ class Companions(Reading):
         if found is None:
             raise Unparsable("dcgmi discovery -l", answer.split("\n", 1)[0])
         return int(found[1])
+
+
+class Consumers(Reading):
+    """Who would use GPUDirect: NCCL, UCX, MPI, and their settings."""
+
+    @fact
+    def memory_peers(self) -> tuple[str, ...]:
+        """Version files that peer-memory clients show in sysfs; none since OFED 24.04."""
+        return tuple(line for line in self._text("memory-peers").split("\n") if line)
+
+    # NCCL, NVSHMEM and UCX on the node itself; containers bring their own.
+    libraries = parsed("libraries", parse_libraries)
+    # Every libibverbs on the node itself.
+    verbs = parsed("verbs-libraries", parse_verbs)
+    # What ib_write_bw here can do; None where there is none.
+    perftest = where_there("perftest", parse_perftest, None)
+    # The UCX that ucx_info is of; None where there is no ucx_info.
+    ucx = where_there("ucx-info", parse_ucx, None)
+
+    @fact
+    def settings(self) -> dict[str, Setting]:
+        """What everybody's processes are told, by the variable's name.
+
+        :raises NotCollected: where none of the files was looked for.
+        """
+        if not self._given("nccl-conf") and not self._given("consumer-settings"):
+            raise NotCollected("settings of NCCL, UCX and NVSHMEM: not part of this evidence")
+        conf = self._text("nccl-conf") if self._there("nccl-conf") else ""
+        told = {e.name: e for e in parse_settings(conf, self._text("consumer-settings"))}
+        # Where nothing names a topology, NCCL takes the one that a virtual machine was given.
+        given = self._text("nccl-topology").strip() if self._given("nccl-topology") else ""
+        if given and "NCCL_TOPO_FILE" not in told:
+            told["NCCL_TOPO_FILE"] = Setting("NCCL_TOPO_FILE", given, "its default place")
+        return told
+
+    @fact
+    def nvlinked(self) -> bool:
+        """Whether ``nvidia-smi topo -m`` shows NVLink between GPUs.
+
+        :raises NoEvidence: where the matrix was not read or is empty.
+        """
+        return re.search(r"\bNV\d+\b", self._text("nvidia-topology")) is not None
+
+    @fact
+    def has_nvidia_topology(self) -> bool:
+        return self._state("nvidia-topology") is State.OK
+
+    @fact
+    def inside(self) -> Looked | None:
+        """What runs the job and was looked into; None where nothing was."""
+        if not self._given("inside"):
+            return None
+        return parse_looked(self._text("inside"))
+
+    # Limits and capabilities of what runs in it.
+    inside_leader = parsed("inside/process", parse_leader)
+    # Bytes of its /dev/shm; -1 for no limit of its own, None where there is none.
+    inside_shm = parsed("inside/shm", parse_shm)
+    # Its uverbs nodes, each with "ok" or why it cannot be opened.
+    inside_uverbs = parsed("inside/rdma-open", parse_opened)
+
+    @fact
+    def inside_nodes(self) -> tuple[str, ...]:
+        """What lies in its /dev/infiniband."""
+        return tuple(each for each in self._text("inside/rdma-nodes").split("\n") if each)
+
+    @fact
+    def inside_rdma(self) -> tuple[str, ...]:
+        """The RDMA devices that its network namespace sees, by name."""
+        paths = self._text("inside/rdma-devices").split("\n")
+        return tuple(each.partition(" -> ")[0].rpartition("/")[2] for each in paths if each)
+
+    @fact
+    def inside_gpus(self) -> tuple[str, ...]:
+        """Its nodes of GPUs: /dev/nvidia0 and so on."""
+        paths = self._text("inside/gpu-nodes").split("\n")
+        return tuple(each for each in paths if re.fullmatch(r"/dev/nvidia\d+", each))
+
+    # Its libibverbs, and by which libraries that drives HCAs.
+    inside_providers = parsed("inside/providers", parse_providers)
+
+    @fact
+    def inside_drivers(self) -> frozenset[str]:
+        """The providers that its libibverbs is told to load, by file or by variable."""
+        said = self.inside_variables
+        more = said.get("RDMAV_DRIVERS") or said.get("IBV_DRIVERS") or ""
+        return parse_drivers(self._text("inside/drivers")) | set(re.split("[:;]", more)) - {""}
+
+    # What its environment tells loaders and runtimes.
+    inside_variables = parsed("inside/environment", parse_variables)
+    # Each libmlx5 in it, and whether that can ask for data-direct.
+    inside_mlx5 = parsed("inside/mlx5-libraries", parse_verbs)
+    # Each libcuda in it that is no stub, and the driver that it is of.
+    inside_cuda = parsed("inside/cuda-libraries", parse_cuda)
+
+    @fact
+    def inside_stub(self) -> bool:
+        """Whether it has a libcuda that is good for linking alone."""
+        return "/stubs/libcuda.so" in self._text("inside/cuda-libraries")
+
+    # Files that its settings name: the setting, the path, whether it is there.
+    inside_named = parsed("inside/named-files", parse_named)

@@ -1,16 +1,23 @@
-"""DKMS, headers, compilers, and what the next boot would find."""
+"""DKMS, headers, compilers, what the next boot would find, and the passport of an image."""
 
 from __future__ import annotations
 
-from toolkit.errors import NoEvidence
-from toolkit.facts.boot.initramfs import Initramfs, parse_initramfs
-from toolkit.facts.boot.kernel import parse_config
+import re
+from dataclasses import dataclass
+
+from toolkit.errors import NoEvidence, Unparsable
+from toolkit.facts.boot.kernel import Initramfs, parse_config, parse_initramfs
 from toolkit.facts.fact import fact
 from toolkit.facts.lines import blocks
-from toolkit.facts.modules.compiler import Compiler, parse_cc_version, parse_gcc_major, parse_tools
-from toolkit.facts.modules.dkms import parse_dkms_version
-from toolkit.facts.modules.kernel_modules import ModuleFile, parse_modinfo_files, parse_symvers
-from toolkit.facts.modules.make_log import BuildLog, parse_build_failures, parse_make_log
+from toolkit.facts.modules.build_env import Compiler, parse_cc_version, parse_gcc_major, parse_tools
+from toolkit.facts.modules.dkms import (
+    BuildLog,
+    parse_build_failures,
+    parse_dkms_version,
+    parse_make_log,
+)
+from toolkit.facts.modules.kernel_modules import parse_modinfo_files, parse_symvers
+from toolkit.facts.modules.module_file import parse_build_id
 from toolkit.facts.modules.ofed import (
     LEFTOVER,
     OfedFolders,
@@ -19,8 +26,8 @@ from toolkit.facts.modules.ofed import (
     parse_unit,
 )
 from toolkit.facts.modules.placed_files import REBUILD, HookFile, parse_hooks
-from toolkit.facts.reading import Reading
-from toolkit.facts.versions import Version
+from toolkit.facts.passport import VERIFIED, Passport, parse
+from toolkit.facts.reading import Reading, parsed, there, where_given
 
 NO_AUTOINSTALL = "/etc/dkms/no-autoinstall"
 CALLED_BY = "called by:"  # the line before those that call DKMS
@@ -37,10 +44,8 @@ class Builds(Reading):
         """
         return self._given("kernel-release") or self._given("uname")
 
-    @fact
-    def tools(self) -> frozenset[str]:
-        """Names of the commands that builds need, as far as the node has them."""
-        return parse_tools(self._text("tools"))
+    # Names of the commands that builds need, as far as the node has them.
+    tools = parsed("tools", parse_tools)
 
     @fact
     def kernel_compiler(self) -> Compiler:
@@ -53,10 +58,8 @@ class Builds(Reading):
             raise NoEvidence("kernel config: no CONFIG_CC_VERSION_TEXT", hint="see /proc/version")
         return parse_cc_version(config["CONFIG_CC_VERSION_TEXT"])
 
-    @fact
-    def gcc_major(self) -> int:
-        """Major version of the node's gcc."""
-        return parse_gcc_major(self._text("gcc-version"))
+    # Major version of the node's gcc.
+    gcc_major = parsed("gcc-version", parse_gcc_major)
 
     @fact
     def kernel_configs(self) -> dict[str, dict[str, str]]:
@@ -64,18 +67,11 @@ class Builds(Reading):
         found = blocks(self._text("kernel-configs"), "/boot/config-*")
         return {release: parse_config("\n".join(lines)) for release, lines in found}
 
-    @fact
-    def kernel_modules(self) -> dict[str, ModuleFile]:
-        """The driver, peer-memory and RDMA core modules of every kernel, by path."""
-        return parse_modinfo_files(self._text("all-modinfo"))
+    # The driver, peer-memory and RDMA core modules of every kernel, by path.
+    kernel_modules = parsed("all-modinfo", parse_modinfo_files)
+    has_dkms = there("dkms-version")
 
-    @fact
-    def has_dkms(self) -> bool:
-        return self._there("dkms-version")
-
-    @fact
-    def dkms_version(self) -> Version:
-        return parse_dkms_version(self._text("dkms-version"))
+    dkms_version = parsed("dkms-version", parse_dkms_version)
 
     @fact
     def dkms_tree(self) -> tuple[str, ...]:
@@ -96,10 +92,8 @@ class Builds(Reading):
         found = self.dkms_tree[self.dkms_tree.index(CALLED_BY) + 1 :]
         return tuple(line.partition(" -> ")[0] for line in found)
 
-    @fact
-    def rebuild_hooks(self) -> dict[str, HookFile]:
-        """What has nvidia-peermem rebuilt, by path; and the plugin that dnf needs for it."""
-        return parse_hooks(self._text("rebuild-hooks"))
+    # What has nvidia-peermem rebuilt, by path; and the plugin that dnf needs for it.
+    rebuild_hooks = parsed("rebuild-hooks", parse_hooks)
 
     @fact
     def can_rebuild(self) -> bool:
@@ -116,10 +110,8 @@ class Builds(Reading):
             return ()
         return parse_build_failures(self._text("dkms-failures"))
 
-    @fact
-    def make_log(self) -> BuildLog | None:
-        """A build log that was handed to us by itself; None on evidence of a whole node."""
-        return parse_make_log(self._text("make-log")) if self._given("make-log") else None
+    # A build log that was handed to us by itself; None on evidence of a whole node.
+    make_log = where_given("make-log", parse_make_log, None)
 
     @fact
     def ofed_folders(self) -> OfedFolders:
@@ -169,3 +161,106 @@ class Builds(Reading):
         """That of the newest other kernel; None where there is no other."""
         there = self._there("initramfs-next")
         return parse_initramfs(self._text("initramfs-next")) if there else None
+
+
+# The passport that a node's image was born with, and what of the node it is laid beside.
+ABSENT = "absent"
+_ROW = re.compile(r"([0-9a-f]{64}|absent|denied) (/.+)")
+_SINCE = re.compile(r"(\S+) ([0-9a-f]{64}|absent) (/.+)")
+_LOADED = re.compile(r"(\w+) (-|[0-9A-F]{1,40})")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedBuild:
+    """Which build of a module the kernel holds."""
+
+    srcversion: str  # "" where the kernel does not tell
+    build_id: str  # lower-case hex; likewise
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What our latest run that touched a file left there."""
+
+    run: str  # its name on the node: "20260102T030405Z-17"; "rebuild" for the program of ours
+    sha256: str  # or "absent"
+
+
+class Passports(Reading):
+    """The passport, and the node beside it."""
+
+    @fact
+    def passport(self) -> Passport | None:
+        """None where the node has none.
+
+        :raises Unparsable: where what lies there is no passport.
+        """
+        return parse(self._text("passport")) if self._there("passport") else None
+
+    # The very bytes, which a signature is over.
+    passport_text = parsed("passport", str)
+
+    @fact
+    def passport_hashes(self) -> dict[str, str]:
+        """SHA-256 of each file that the passport names, or "absent", by path.
+
+        :raises NoEvidence: where one is there and could not be read.
+        """
+        found = {}
+        for number, line in enumerate(self._text("passport-files").split("\n")[:-1], start=1):
+            row = _ROW.fullmatch(line)
+            if row is None:
+                raise Unparsable("files of the passport", line, number)
+            if row[1] == "denied":
+                raise NoEvidence(f"{row[2]}: permission denied")
+            found[row[2]] = row[1]
+        return found
+
+    @fact
+    def passport_loaded(self) -> dict[str, LoadedBuild]:
+        """Of the modules that the passport names those that are loaded."""
+        lines = self._text("passport-loaded").split("\n")[:-1]
+        at = next((at for at, line in enumerate(lines) if line.startswith("ids ")), len(lines))
+        # Notes that follow one another, in the order of the modules in the line above them.
+        rows = lines[at + 1 :]
+        try:
+            data = bytes.fromhex("".join(rows))
+        except ValueError as why:
+            raise Unparsable("build ids of loaded modules", rows[0]) from why
+        builds = {}
+        for name in " ".join(lines[at : at + 1]).split()[1:]:
+            size = 16 + int.from_bytes(data[4:8], "little")
+            size += -size % 4
+            builds[name] = parse_build_id(name, data[:size])
+            data = data[size:]
+        if data:
+            raise Unparsable("build ids of loaded modules", data[:40].hex())
+        found = {}
+        for number, line in enumerate(lines[:at], start=1):
+            row = _LOADED.fullmatch(line)
+            if row is None:
+                raise Unparsable("modules of the passport", line, number)
+            found[row[1]] = LoadedBuild(row[2].strip("-"), builds.get(row[1], ""))
+        return found
+
+    @fact
+    def passport_since(self) -> dict[str, tuple[Left, ...]]:
+        """What runs of ours left at files of the passport, by path; those at its birth too."""
+        if not self._there("passport-since"):
+            return {}
+        found: dict[str, tuple[Left, ...]] = {}
+        for number, line in enumerate(self._text("passport-since").split("\n")[:-1], start=1):
+            row = _SINCE.fullmatch(line)
+            if row is None:
+                raise Unparsable("runs since the passport", line, number)
+            found[row[3]] = (*found.get(row[3], ()), Left(row[1], row[2]))
+        return found
+
+    @fact
+    def passport_verified(self) -> tuple[bool, str]:
+        """Whether the signature is good, and who made it or what is wrong, as judged here.
+
+        :raises NoEvidence: where nobody asked for it.
+        """
+        word, _, rest = self._text(VERIFIED).partition(" ")
+        return word == "good", rest.strip()

@@ -1,17 +1,100 @@
-"""RDMA devices of one machine; its limits, and what is ours."""
+"""PCI functions and RDMA devices of one machine; its limits, and what is ours."""
 
 from __future__ import annotations
 
 from toolkit.compat.gpus import Chip, chip
 from toolkit.errors import NoEvidence
 from toolkit.facts.fact import fact
-from toolkit.facts.modules.placed_files import Placed, parse_contents, parse_left, parse_placed
+from toolkit.facts.firmware.cpu_setup import count_nodes
+from toolkit.facts.modules.placed_files import parse_contents, parse_left, parse_placed
 from toolkit.facts.node.fabric import Fabric
-from toolkit.facts.node.pci import Pci
-from toolkit.facts.pci.functions import PciFunction
+from toolkit.facts.pci.functions import (
+    PciFunction,
+    PciTree,
+    parse_pci,
+    spaces,
+    with_config,
+    with_dead,
+    without_answer,
+)
+from toolkit.facts.pci.iommu import parse_groups
+from toolkit.facts.pci.kernel_log import parse_aer
+from toolkit.facts.pci.lspci import parse_lspci
+from toolkit.facts.pci.lspci_tree import parse_lspci_tree
 from toolkit.facts.rdma.devices import Kind, RdmaDevice, parse_infiniband
+from toolkit.facts.rdma.rdma_lists import closed_nodes, lists_all_nodes, parse_rdma_nodes
 from toolkit.facts.rdma.registration import Registration, parse_registration
+from toolkit.facts.reading import Reading, parsed, where_there
 from toolkit.facts.text.pasted_logs import IMPORTED
+
+
+class Pci(Reading):
+    """PCI functions and the IOMMU of one machine."""
+
+    @fact
+    def pci(self) -> PciTree:
+        """The PCI functions, without their config space; from lspci's text if need be."""
+        if not self._given("pci"):
+            return self._printed_tree()
+        tree = parse_pci(
+            self._text("pci"), self._text("pci-links"), self._text("pci-resources"), ""
+        )
+        alive = with_dead(tree, self._silent)
+        if alive is not tree:
+            self.cited.append("pci-config")
+        return alive
+
+    @fact
+    def _silent(self) -> frozenset[str]:
+        """Functions that do not answer, by their first bytes alone; what was refused marks none."""
+        given = self._given("pci-config")
+        return without_answer(self.sources.frame("pci-config").text if given else "")
+
+    @fact
+    def pci_config(self) -> PciTree:
+        """The same with the config space of bridges, GPUs, HCAs and NVMe."""
+        if not self._given("pci"):
+            return self._printed_tree()
+        return with_config(self.pci, self._spaces)
+
+    # What is read of each config space: equal machines differ in what is not.
+    _spaces = parsed("pci-config", spaces)
+
+    @fact
+    def nvswitches(self) -> tuple[PciFunction, ...]:
+        """NVSwitches on the node's own bus that answer."""
+        functions = self.pci.functions.values()
+        return tuple(each for each in functions if each.was_nvswitch and not each.dead)
+
+    # What ``lspci -vvv`` printed, where its text is part of the evidence.
+    lspci = parsed("lspci", parse_lspci)
+    # What ``lspci -tv`` drew, where its text is part of the evidence.
+    lspci_tree = parsed("lspci-tree", parse_lspci_tree)
+
+    def _printed_tree(self) -> PciTree:
+        if self._given("lspci"):
+            return self.lspci
+        if self._given("lspci-tree"):
+            return self.lspci_tree
+        return parse_pci(self._text("pci"), "", "", "")  # raises: it is not given
+
+    @fact
+    def numa_nodes(self) -> int:
+        """How many NUMA nodes the machine has; 1 where its kernel knows no NUMA.
+
+        :raises Unparsable: where the list is of another form than "0-1" or "0,8".
+        """
+        return count_nodes(self._text("numa-nodes")) if self._there("numa-nodes") else 1
+
+    # Errors that PCI Express functions reported since boot; None without AER.
+    aer = where_there("aer", parse_aer, None)
+    iommu_groups = parsed("iommu-groups", parse_groups)
+
+    @fact
+    def iommu_units(self) -> tuple[str, ...]:
+        """The IOMMUs that the kernel drives: "dmar0", "ivhd0"; none when it is off."""
+        paths = (line.split(" -> ")[0] for line in self._text("iommu-units").split("\n") if line)
+        return tuple(path.rpartition("/")[2] for path in paths)
 
 
 class Devices(Pci, Fabric):
@@ -75,16 +158,12 @@ class Devices(Pci, Fabric):
     @fact
     def nodes_closed(self) -> str:
         """Who alone may open uverbs nodes, says ls -l; "" where all may, or it was not asked."""
-        from toolkit.facts.rdma.rdma_lists import closed_nodes  # noqa: PLC0415 likewise
-
         return closed_nodes(self._text("rdma-nodes-said")) if self.nodes_listed else ""
 
     @fact
     def rdma_nodes(self) -> tuple[str, ...]:
         """Device files below /dev/infiniband; from ls, where that was given as a loose file."""
         if self.nodes_listed and not self._given("rdma-nodes"):
-            from toolkit.facts.rdma.rdma_lists import parse_rdma_nodes  # noqa: PLC0415 no node that is asked has it
-
             return parse_rdma_nodes(self._text("rdma-nodes-said"))
         return tuple(self._text("rdma-nodes").split())
 
@@ -94,8 +173,6 @@ class Devices(Pci, Fabric):
         key = "rdma-nodes-said"
         if not self.nodes_listed or self._given("rdma-nodes"):
             return True
-        from toolkit.facts.rdma.rdma_lists import lists_all_nodes  # noqa: PLC0415 likewise
-
         command = self.sources.source(key).partition(IMPORTED)[0]
         return lists_all_nodes(self._text(key), command)
 
@@ -127,25 +204,14 @@ class Devices(Pci, Fabric):
         """Whether the kernel log still has its beginning; on a busy node it is overwritten."""
         return any("Linux version " in line for line in self.dmesg)
 
-    @fact
-    def memlock_files(self) -> str:
-        """Lines of limits.conf and limits.d that set memlock, as "FILE:LINE"."""
-        return self._text("limits")
-
-    @fact
-    def service_limits(self) -> str:
-        """systemd's system.conf and its drop-ins, as "FILE:LINE"."""
-        return self._text("service-limits")
-
-    @fact
-    def placed(self) -> dict[str, Placed]:
-        """Files that lie where artefacts would go, by path."""
-        return parse_placed(self._text("placed"))
-
-    @fact
-    def ours(self) -> dict[str, str]:
-        """The text of those files, by path."""
-        return parse_contents(self._text("ours"))
+    # Lines of limits.conf and limits.d that set memlock, as "FILE:LINE".
+    memlock_files = parsed("limits", str)
+    # systemd's system.conf and its drop-ins, as "FILE:LINE".
+    service_limits = parsed("service-limits", str)
+    # Files that lie where artefacts would go, by path.
+    placed = parsed("placed", parse_placed)
+    # The text of those files, by path.
+    ours = parsed("ours", parse_contents)
 
     @fact
     def owned(self) -> frozenset[str]:

@@ -8,10 +8,10 @@ from dataclasses import replace
 from toolkit.errors import NeedsRoot, NoEvidence, Unparsable
 from toolkit.evidence import State
 from toolkit.facts.fact import fact
-from toolkit.facts.firmware.virt import CONTAINERS, parse_detect_virt
-from toolkit.facts.gpu.smi_forms import GpuLinks, parse_nvlink_status
+from toolkit.facts.firmware.machine import CONTAINERS, parse_detect_virt
+from toolkit.facts.gpu.smi_forms import parse_nvlink_status
 from toolkit.facts.gpu.smi_query import SmiReport, parse_smi_csv, parse_smi_query, parse_smi_table
-from toolkit.facts.nccl.daemons import Daemon, parse_daemons
+from toolkit.facts.nccl.containers import Daemon, parse_daemons
 from toolkit.facts.rdma.devices import Kind, RdmaDevice
 from toolkit.facts.rdma.ibstat import parse_ibdev2netdev, parse_ibstat, parse_ibv_devinfo
 from toolkit.facts.rdma.rdma_lists import (
@@ -21,16 +21,15 @@ from toolkit.facts.rdma.rdma_lists import (
     parse_show_gids,
 )
 from toolkit.facts.rdma.roce import (
-    Ecn,
     Gid,
-    NetDevice,
     Qos,
     parse_ecn,
     parse_gids,
     parse_mlnx_qos,
     parse_net_devices,
+    parse_pkeys,
 )
-from toolkit.facts.reading import Reading
+from toolkit.facts.reading import Reading, given, parsed
 from toolkit.facts.services import Service, parse_services
 from toolkit.facts.versions import Version
 
@@ -42,7 +41,9 @@ _PORTS = {
     "rdma-link": parse_rdma_link,
     "ibdev2netdev": parse_ibdev2netdev,
 }
-_PROVIDER = re.compile(r"couldn't load driver '([^']+)'")
+_PROVIDER = re.compile(
+    r"couldn't load driver '([^']+)'|no userspace device-specific driver found ()"
+)
 
 
 class Fabric(Reading):
@@ -136,9 +137,13 @@ class Fabric(Reading):
         if state is not State.FAILED and (self.probed or state is not State.OK):
             return ""
         said = self.sources.frame("ibv-devinfo").text
-        provider = _PROVIDER.search(said)
-        if provider:
-            return f"user space has no provider {provider[1]}"
+        # libibverbs warns of each provider that is missing, of adapters that are not here as well.
+        if re.search(r"^hca_id:", said, re.MULTILINE) or (not self.probed and self.listed_devices):
+            return ""
+        names = dict.fromkeys(each[1] for each in _PROVIDER.finditer(said))
+        if names:
+            named = ", ".join(each for each in names if each) or "for its device"
+            return f"user space has no provider {named}"
         return "user space finds no RDMA device" if "No IB devices found" in said else ""
 
     @property
@@ -157,15 +162,24 @@ class Fabric(Reading):
         return parse_gids(self._text("rdma-gids"))
 
     @fact
+    def pkeys(self) -> dict[tuple[str, int, int], str]:
+        """P_Keys by device, port and index: "0xffff".
+
+        :raises NoEvidence: where there is none at all: each port has one, so none was read.
+        """
+        found = parse_pkeys(self._text("rdma-gids"))
+        if not found:
+            raise NoEvidence("/sys/class/infiniband/*/ports/*/pkeys: not read")
+        return found
+
+    @fact
     def services(self) -> dict[str, Service]:
         """Units by name, from ``systemctl`` given as a loose file; none where it was not."""
         given = self._given("systemctl-status")
         return parse_services(self._text("systemctl-status")) if given else {}
 
-    @fact
-    def net_devices(self) -> dict[str, NetDevice]:
-        """Network devices by name, without those of containers."""
-        return parse_net_devices(self._text("net-devices"))
+    # Network devices by name, without those of containers.
+    net_devices = parsed("net-devices", parse_net_devices)
 
     @fact
     def qos_asked(self) -> dict[str, str]:
@@ -182,10 +196,8 @@ class Fabric(Reading):
         """
         return parse_mlnx_qos(self._text(self.qos_asked[net]))
 
-    @fact
-    def roce_ecn(self) -> dict[str, Ecn]:
-        """By net device where ECN is on, for those whose driver shows it, which is OFED's."""
-        return parse_ecn(self._text("roce-ecn"))
+    # By net device where ECN is on, for those whose driver shows it, which is OFED's.
+    roce_ecn = parsed("roce-ecn", parse_ecn)
 
     @fact
     def container(self) -> str:
@@ -243,14 +255,9 @@ class Fabric(Reading):
             return parse_smi_table(self._text(SMI_TABLE))
         return parse_smi_query(self._text("nvidia-smi-q"))
 
-    @fact
-    def has_nvlinks(self) -> bool:
-        return self._given(NVLINKS)
-
-    @fact
-    def nvlinks(self) -> tuple[GpuLinks, ...]:
-        """The NVLinks of each GPU, from ``nvidia-smi nvlink -s`` given as a loose file."""
-        return parse_nvlink_status(self._text(NVLINKS))
+    has_nvlinks = given(NVLINKS)
+    # The NVLinks of each GPU, from ``nvidia-smi nvlink -s`` given as a loose file.
+    nvlinks = parsed(NVLINKS, parse_nvlink_status)
 
     @fact
     def selinux(self) -> bool | None:

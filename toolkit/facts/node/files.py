@@ -31,6 +31,7 @@ from toolkit.facts.modules.module_file import (
 from toolkit.facts.modules.refusals import NotInserted, parse_not_inserted
 from toolkit.facts.node.modules import KernelModules
 from toolkit.facts.node.system import System
+from toolkit.facts.reading import given
 from toolkit.facts.text.pasted_logs import IMPORTED
 
 HIDDEN = "/sys/kernel/security/lockdown: not there, and Secure Boot is on"
@@ -47,10 +48,8 @@ _PEERMEM_DEPENDS = re.compile(
 class Files(System, KernelModules):
     """Modules as they are in their files: symbols, their versions, signatures."""
 
-    @fact
-    def knows_images(self) -> bool:
-        """Whether the evidence has the bytes of modules; an older probe sent none."""
-        return self._given("peermem-elf")
+    # Whether the evidence has the bytes of modules; an older probe sent none.
+    knows_images = given("peermem-elf")
 
     @fact
     def peermem_image(self) -> ModuleImage | None:
@@ -128,19 +127,16 @@ class Files(System, KernelModules):
         :raises NoEvidence: where lockdown is likely and the kernel's file of it is not there.
         """
         if not self.live:
-            return self._demanded_by_kernel()
+            # In an image: what its kernel, or the arguments in its boot menu, say of any node.
+            if self.kernel_config.get("CONFIG_MODULE_SIG_FORCE") == "y":
+                return "CONFIG_MODULE_SIG_FORCE"
+            words = self.next_cmdline.words if self.boot_entries else ()
+            return "module.sig_enforce" if "module.sig_enforce" in words else ""
         if self._there("sig-enforce") and self._text("sig-enforce").strip() == "Y":
             return "module.sig_enforce"
         if self.lockdown_hidden:
             raise NoEvidence(HIDDEN, hint=MOUNT)
         return "" if self.lockdown == "none" else f"lockdown ({self.lockdown})"
-
-    def _demanded_by_kernel(self) -> str:
-        """In an image: what its kernel, or the arguments in its boot menu, say of any node."""
-        if self.kernel_config.get("CONFIG_MODULE_SIG_FORCE") == "y":
-            return "CONFIG_MODULE_SIG_FORCE"
-        words = self.next_cmdline.words if self.boot_entries else ()
-        return "module.sig_enforce" if "module.sig_enforce" in words else ""
 
     @fact
     def lockdown_hidden(self) -> bool:
@@ -282,7 +278,5 @@ class Files(System, KernelModules):
             return self.lsmod
         return {name: state.holders for name, state in self.module_state.items()}
 
-    @fact
-    def knows_state(self) -> bool:
-        """Whether the evidence has /sys/module; loose files have lsmod at best."""
-        return self._given("module-state")
+    # Whether the evidence has /sys/module; loose files have lsmod at best.
+    knows_state = given("module-state")

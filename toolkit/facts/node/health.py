@@ -7,14 +7,19 @@ from collections.abc import Callable
 from toolkit.errors import NoEvidence
 from toolkit.facts.fact import fact
 from toolkit.facts.gpu.kernel_trouble import Trouble, fallen, sxids, uvm_troubles, when, xids
-from toolkit.facts.gpu.smi_said import SmiSaid, parse_smi_said
-from toolkit.facts.kube_described import KubeGpus, parse_kube_node
+from toolkit.facts.gpu.smi_health import SmiSaid, parse_smi_said
+from toolkit.facts.kube import parse_kube_node
 from toolkit.facts.node.devices import Devices
-from toolkit.facts.pci.aer import BusError, bus_errors
-from toolkit.facts.rdma.hca_counters import Counters, parse_hca_counters
-from toolkit.facts.rdma.hca_log import hca_troubles, refused_commands
+from toolkit.facts.pci.kernel_log import BusError, bus_errors
+from toolkit.facts.rdma.hca_health import (
+    Counters,
+    hca_troubles,
+    parse_hca_counters,
+    refused_commands,
+)
+from toolkit.facts.reading import where_given
 from toolkit.facts.text.pasted_logs import EARLIER_BOOT, IMPORTED
-from toolkit.facts.text.tool_reports import fabric_manager_errors
+from toolkit.facts.text.tool_reports import fabric_manager_end, fabric_manager_errors
 
 _SMI = ("nvidia-smi", "nvidia-smi-q", "nvidia-smi-table", "nvlink-status")
 _FM_LOG = "fabricmanager-log"  # another that no probe prints
@@ -44,6 +49,11 @@ class Health(Devices):
         if told and not self._given("dmesg"):
             return told
         return told + self._logged(sxids)
+
+    @fact
+    def fm_said(self) -> dict[str, str]:
+        """What the fabric manager said last of its start, in a log of its own; {} without one."""
+        return fabric_manager_end(self._text(_FM_LOG)) if self._given(_FM_LOG) else {}
 
     @fact
     def fallen_gpus(self) -> tuple[Trouble, ...]:
@@ -116,10 +126,8 @@ class Health(Devices):
             raise NoEvidence(why)
         return said
 
-    @fact
-    def kube_gpus(self) -> KubeGpus | None:
-        """The GPUs that Kubernetes has here, from ``kubectl describe node`` as a loose file."""
-        return parse_kube_node(self._text("kubectl-node")) if self._given("kubectl-node") else None
+    # The GPUs that Kubernetes has here, from ``kubectl describe node`` as a loose file.
+    kube_gpus = where_given("kubectl-node", parse_kube_node, None)
 
     @fact
     def port_errors(self) -> Counters:

@@ -7,7 +7,6 @@ from toolkit.facts.fact import fact
 from toolkit.facts.lines import named_lines
 from toolkit.facts.modules.kernel_modules import (
     LoadedModule,
-    ModprobeConfig,
     ModuleFile,
     ModuleState,
     parse_kallsyms,
@@ -26,7 +25,7 @@ from toolkit.facts.modules.load_order import (
     parse_inserted,
     parse_unit_times,
 )
-from toolkit.facts.reading import Reading
+from toolkit.facts.reading import Reading, parsed, where_there
 
 
 class KernelModules(Reading):
@@ -44,10 +43,8 @@ class KernelModules(Reading):
         """Of those that are loaded, by name; none in an image."""
         return {} if not self.live else parse_module_state(self._text("module-state"))
 
-    @fact
-    def rdma_files(self) -> dict[str, ModuleFile]:
-        """The RDMA core modules on disk, by name."""
-        return parse_modinfo(self._text("rdma-modinfo"))
+    # The RDMA core modules on disk, by name.
+    rdma_files = parsed("rdma-modinfo", parse_modinfo)
 
     @fact
     def driver_file(self) -> ModuleFile | None:
@@ -84,10 +81,8 @@ class KernelModules(Reading):
         """Every line of /etc/modprobe.d, with the file that it stands in."""
         return tuple(named_lines(self._text("modprobe-files"), "/etc/modprobe.d"))
 
-    @fact
-    def unit_times(self) -> dict[str, UnitTimes] | None:
-        """Of what loads modules and of what starts jobs; None where nothing starts jobs at boot."""
-        return parse_unit_times(self._text("boot-order")) if self._there("boot-order") else None
+    # Of what loads modules and of what starts jobs; None where nothing starts jobs at boot.
+    unit_times = where_there("boot-order", parse_unit_times, None)
 
     @property
     def starters(self) -> tuple[tuple[str, UnitTimes], ...]:
@@ -103,9 +98,7 @@ class KernelModules(Reading):
         log = self._text("boot-order-log") if self._read_well("boot-order-log") else ""
         return parse_inserted(log, "nvidia_peermem")
 
-    @fact
-    def modprobe(self) -> ModprobeConfig:
-        return parse_modprobe_config(self._text("modprobe-config"))
+    modprobe = parsed("modprobe-config", parse_modprobe_config)
 
     @fact
     def modules_load(self) -> dict[str, tuple[str, ...]]:
@@ -123,9 +116,7 @@ class KernelModules(Reading):
         """Live symbols of the peer-memory interface, and the module that exports each."""
         return {} if not self.live else parse_kallsyms(self._text("kallsyms"))
 
-    @fact
-    def symvers(self) -> dict[str, str]:
-        return parse_symvers(self._text("symvers"))
+    symvers = parsed("symvers", parse_symvers)
 
     @fact
     def legacy_files(self) -> tuple[str, ...]:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from toolkit.facts.node.accelerator_stack import Companions
-from toolkit.facts.node.bmc import Bmcs
-from toolkit.facts.node.builds import Builds
-from toolkit.facts.node.consumers import Consumers
+from toolkit.facts.node.accelerator_stack import Companions, Consumers
+from toolkit.facts.node.builds import Builds, Passports
 from toolkit.facts.node.fabric import Fabric
 from toolkit.facts.node.files import Files
 from toolkit.facts.node.health import Health
 from toolkit.facts.node.modules import KernelModules
-from toolkit.facts.node.passport import Passports
-from toolkit.facts.node.pasted_logs import Imported
-from toolkit.facts.node.pasted_ports import ToldPorts, ToldStack, Traffic
-from toolkit.facts.node.platform import Firmware, Platforms
+from toolkit.facts.node.pasted_logs import Imported, ToldPorts, ToldStack, Traffic
+from toolkit.facts.node.platform import Bmcs, Firmware, Platforms
 from toolkit.facts.node.stack import Stack
 from toolkit.facts.node.system import System
 from toolkit.facts.node.topology import Topology

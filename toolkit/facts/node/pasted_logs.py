@@ -3,15 +3,37 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from toolkit.errors import NoEvidence
 from toolkit.facts.fact import fact
-from toolkit.facts.firmware.machine import parse_cpu, parse_dmi
-from toolkit.facts.firmware.virt import guest_of
-from toolkit.facts.nccl.nccl_log import NcclLog
-from toolkit.facts.nccl.nccl_log_reader import parse_nccl_log
-from toolkit.facts.reading import Reading
+from toolkit.facts.firmware.machine import guest_of, parse_cpu, parse_dmi
+from toolkit.facts.gpu.gds import parse_gdsio
+from toolkit.facts.gpu.smi_query import parse_bar1_alone
+from toolkit.facts.kube import PluginLog, parse_offered, parse_plugin_log, parse_pod_list
+from toolkit.facts.nccl.nccl_log import parse_nccl_log
+from toolkit.facts.rdma.ethtool import EthtoolSaid, parse_ethtool
+from toolkit.facts.rdma.firmware_tools import (
+    Link,
+    parse_mlxconfig,
+    parse_mlxfwmanager,
+    parse_mlxlink,
+    parse_mlxlink_pcie,
+)
+from toolkit.facts.rdma.rdma_lists import parse_rdma_system
+from toolkit.facts.rdma.registration import Limit, parse_limits
+from toolkit.facts.rdma.roce import Qos, parse_mlnx_qos
+from toolkit.facts.rdma.ucx import UcxPerf, parse_ucx_perf
+from toolkit.facts.reading import Reading, where_given
 from toolkit.facts.text.pasted_logs import IMPORTED
+
+if TYPE_CHECKING:  # a parser is imported where its text was given: no node that is asked has one
+    from toolkit.facts.modules.pasted_modules import ConfigLines, Symbols
+    from toolkit.facts.nccl.nccl_tests import CollectiveRun
+    from toolkit.facts.nccl.pasted_containers import Asked
+    from toolkit.facts.pci.config_space import AcsRegisters
+    from toolkit.facts.rdma.perftest_text import PerftestSaid
+    from toolkit.facts.rdma.verbs_log import VerbsTrouble
 
 # nvidia-smi -q, "GPU Virtualization Mode": None, Pass-Through and VGPU in a guest, Host VGPU.
 _GUEST_GPU = re.compile(
@@ -63,10 +85,8 @@ class Imported(Reading):
         """Whether the evidence has PCI functions at all: from the probe, or from lspci."""
         return self._given("pci") or self._given("lspci")
 
-    @fact
-    def nccl_log(self) -> NcclLog | None:
-        """The log of a job that ran here; None where none was given."""
-        return parse_nccl_log(self._text("nccl-log")) if self._given("nccl-log") else None
+    # The log of a job that ran here; None where none was given.
+    nccl_log = where_given("nccl-log", parse_nccl_log, None)
 
     @fact
     def drivers_told(self) -> bool:
@@ -80,3 +100,214 @@ class Imported(Reading):
         """Whether the kernel log is the node's own answer; a loose file may be an excerpt."""
         self.cited.append("dmesg")
         return IMPORTED not in self.sources.frame("dmesg").source
+
+
+# What loose files tell of ports, cards, modules and containers, by sources of their own.
+_DEVICE = r" (?:-d|--device)[ =]?(\S+)"
+_INTERFACE = r" (?:-i|--interface)[ =]?(\S+)"
+_COUNTED = r" ethtool (?:-S|--statistics) (\S+)"
+_VERBS_LOGS = ("ucx-log", "verbs-log")
+_FIRMWARE = "mlxfwmanager"
+_OF_CONTAINERS = (
+    *("kubectl-pod", "kubectl-pods", "kubectl-node", "container-inspect"),
+    *("device-plugin-log", "rdma-system"),
+)
+_HEAD_OF_QOS = re.compile(r"^(?=DCBX mode: )", re.MULTILINE)
+
+
+class ToldPorts(Reading):
+    """What loose files tell of single ports that no probe asks about."""
+
+    @fact
+    def said_links(self) -> dict[str, Link]:
+        """The ports that mlxlink was asked about, by the device that its command names."""
+        if not self._given("mlxlink"):
+            return {}
+        links = parse_mlxlink(self._text("mlxlink"))
+        return dict(zip(self._asked("mlxlink", _DEVICE, len(links)), links, strict=True))
+
+    # What mlxlink said of the cards' PCIe links; () where it was not asked.
+    said_pcie_links = where_given("mlxlink", parse_mlxlink_pcie, ())
+
+    @fact
+    def asked_containers(self) -> tuple[Asked, ...]:
+        """Containers that were inspected, and pods that were described; () where none was."""
+        pods, inspected = self._given("kubectl-pod"), self._given("container-inspect")
+        if not pods and not inspected:
+            return ()
+        from toolkit.facts.nccl import pasted_containers as asked  # noqa: PLC0415 see above
+
+        found = asked.parse_pods(self._text("kubectl-pod")) if pods else ()
+        return found + asked.parse_inspect(self._text("container-inspect")) if inspected else found
+
+    @fact
+    def said_limits(self) -> tuple[Limit, ...]:
+        """How much may be locked, by shells and files that were asked; () where none was."""
+        key = "limits-said"
+        if not self._given(key):
+            return ()
+        return parse_limits(self._text(key), self.sources.source(key).partition(IMPORTED)[0])
+
+    @fact
+    def verbs_troubles(self) -> tuple[VerbsTrouble, ...]:
+        """Calls of verbs that failed, by logs of UCX, NVSHMEM and others; none without a log."""
+        given = [key for key in _VERBS_LOGS if self._given(key)]
+        if not given:
+            return ()
+        from toolkit.facts.rdma.verbs_log import parse_verbs_log  # noqa: PLC0415 see above
+
+        return tuple(each for key in given for each in parse_verbs_log(self._text(key)))
+
+    # The settings of cards that mlxconfig was asked about; () where it was not.
+    cards = where_given("mlxconfig", parse_mlxconfig, ())
+
+    @fact
+    def ucx_ways(self) -> dict[str, set[str]]:
+        """By HCA the ways to GPU memory that UCX has found, where its log tells of its search."""
+        if not self._given("ucx-log"):
+            return {}
+        from toolkit.facts.rdma.verbs_log import detected  # noqa: PLC0415 see above
+
+        return detected(self._text("ucx-log"))
+
+    @fact
+    def said_qos(self) -> dict[str, Qos]:
+        """Priorities of the ports that mlnx_qos was asked about, by net device."""
+        if not self._given("mlnx-qos-said"):
+            return {}
+        text = self._text("mlnx-qos-said")
+        answers = [each for each in _HEAD_OF_QOS.split(text) if "Priority trust" in each] or [text]
+        told = [parse_mlnx_qos(each) for each in answers]
+        return dict(zip(self._asked("mlnx-qos-said", _INTERFACE, len(told)), told, strict=True))
+
+    # Drivers, counters and modules as ethtool tells them; nothing where it was not asked.
+    ethtool_said = where_given("ethtool", parse_ethtool, EthtoolSaid())
+
+    @fact
+    def counted_ports(self) -> dict[str, dict[str, int]]:
+        """The counters of ``ethtool -S``, by net device."""
+        told = self.ethtool_said.statistics
+        names = self._asked("ethtool", _COUNTED, len(told)) if told else ()
+        return {name: dict(each) for name, each in zip(names, told, strict=True)}
+
+    def _asked(self, key: str, name: str, answers: int) -> tuple[str, ...]:
+        """Whom the commands of a loose file asked; numbers where they do not tell of each answer.
+
+        :param name: pattern of what stands in a command for the one that it asks.
+        """
+        commands = self.sources.source(key).partition(IMPORTED)[0]
+        names = tuple(each.strip(",") for each in re.findall(name, f" {commands}"))
+        if len(names) == answers == len(set(names)):
+            return names
+        return tuple(f"port {number} of this text" for number in range(1, answers + 1))
+
+
+class ToldStack(Reading):
+    """What loose files tell of modules, bridges and clusters."""
+
+    @fact
+    def said_symbols(self) -> Symbols | None:
+        """Lines of /proc/kallsyms; None where none were given."""
+        if not self._given("kallsyms-said"):
+            return None
+        from toolkit.facts.modules.pasted_modules import parse_kallsyms_lines  # noqa: PLC0415 see above
+
+        return parse_kallsyms_lines(self._text("kallsyms-said"))
+
+    @fact
+    def tagged_modules(self) -> frozenset[str]:
+        """Modules whose symbols stand in lines of /proc/kallsyms: they are loaded."""
+        return self.said_symbols.loaded if self.said_symbols is not None else frozenset()
+
+    @fact
+    def said_config(self) -> ConfigLines | None:
+        """Lines of /etc/modprobe.d; None where none were given."""
+        if not self._given("modprobe-d-said"):
+            return None
+        from toolkit.facts.modules.pasted_modules import parse_config_lines  # noqa: PLC0415 see above
+
+        key = "modprobe-d-said"
+        return parse_config_lines(self._text(key), self.sources.source(key).partition(IMPORTED)[0])
+
+    @property
+    def openibd_given(self) -> bool:
+        """Whether the output of openibd itself was given."""
+        return self._given("openibd-said")
+
+    @fact
+    def openibd_said(self) -> tuple[str, ...] | None:
+        """What openibd could not do, by its own output; None where it has not come up either."""
+        from toolkit.facts.modules.pasted_modules import parse_openibd  # noqa: PLC0415 see above
+
+        return parse_openibd(self._text("openibd-said"))
+
+    @fact
+    def acs_said(self) -> tuple[tuple[str, AcsRegisters | None], ...]:
+        """ACS control registers that setpci printed, by bridge; "" where that is not told."""
+        key = "setpci-said"
+        if not self._given(key):
+            return ()
+        from toolkit.facts.pci.acs_commands import parse_setpci  # noqa: PLC0415 see above
+
+        return parse_setpci(self._text(key), self.sources.source(key).partition(IMPORTED)[0])
+
+    # MiB of BAR1 and of memory where nvidia-smi's sections were given without their GPUs.
+    bar1_alone = where_given("nvidia-smi-q", parse_bar1_alone, ())
+    # Whether network namespaces share the RDMA devices, says rdma system; None: not asked.
+    shared_netns = where_given("rdma-system", parse_rdma_system, None)
+    # Cards and their firmware, by mlxfwmanager; none where it was not asked.
+    said_firmware = where_given(_FIRMWARE, parse_mlxfwmanager, ())
+
+    @property
+    def tells_containers(self) -> bool:
+        """Whether any text was given of containers, or of what gives them devices."""
+        return any(map(self._given, _OF_CONTAINERS))
+
+    # Pods that kubectl listed; none where it was not asked.
+    pod_list = where_given("kubectl-pods", parse_pod_list, ())
+    # Resources of RDMA that Kubernetes has on a node that was described.
+    offered = where_given("kubectl-node", parse_offered, ())
+
+    @fact
+    def plugin_log(self) -> PluginLog | None:
+        """What a device plugin logged; None where no such log was given."""
+        if not self._given("device-plugin-log"):
+            return None
+        return parse_plugin_log(self._text("device-plugin-log"))
+
+
+class Traffic(Reading):
+    """Traffic that somebody has measured; none where no such text was given."""
+
+    @fact
+    def perftest_runs(self) -> tuple[PerftestSaid, ...]:
+        """Runs of ib_write_bw and its kin."""
+        key = "perftest-run"
+        if not self._given(key):
+            return ()
+        from toolkit.facts.rdma.perftest_text import parse_perftest  # noqa: PLC0415 see above
+
+        return parse_perftest(self._text(key), self._typed(key))
+
+    @fact
+    def collective_runs(self) -> tuple[CollectiveRun, ...]:
+        """Runs of nccl-tests."""
+        key = "nccl-tests"
+        if not self._given(key):
+            return ()
+        from toolkit.facts.nccl.nccl_tests import parse_collectives  # noqa: PLC0415 see above
+
+        return parse_collectives(self._text(key), self._typed(key))
+
+    @fact
+    def ucx_run(self) -> UcxPerf | None:
+        """What ucx_perftest came to; None where it was not given."""
+        key = "ucx-perftest"
+        return parse_ucx_perf(self._text(key)) if self._given(key) else None
+
+    # Lines of gdsio.
+    gdsio_runs = where_given("gdsio", parse_gdsio, ())
+
+    def _typed(self, key: str) -> str:
+        """The commands behind whose prompts a text stood; "" where it had none."""
+        return self.sources.source(key).partition(IMPORTED)[0]

@@ -17,10 +17,16 @@ from toolkit.facts.gpu.driver import (
     parse_params,
     parse_unsupported,
 )
-from toolkit.facts.modules.dkms import DkmsBuild, DkmsPackage, parse_dkms_confs, parse_dkms_status
+from toolkit.facts.gpu.kernel_trouble import Trouble, unstarted
+from toolkit.facts.modules.dkms import (
+    parse_dkms_confs,
+    parse_dkms_status,
+    parse_driver_sources,
+)
 from toolkit.facts.modules.kernel_modules import parse_modinfo, parse_modinfo_files
 from toolkit.facts.node.fabric import Fabric
 from toolkit.facts.rdma.devices import Ofed, OfedFlavour
+from toolkit.facts.reading import parsed, there, where_there
 from toolkit.facts.versions import parse_ofed_version
 
 # "25.10-1.7.1": what OFED's modules say of themselves.
@@ -36,32 +42,24 @@ class Stack(Fabric):
     def driver(self) -> Driver | None:
         """The loaded driver; in an image the one that its kernel would load. None for none."""
         if not self.live:
-            return self._installed_driver()
+            # That of the module on disk, else of the source that DKMS would build it from.
+            at = f"/lib/modules/{self._text('kernel-release').strip()}/"
+            for each in parse_modinfo_files(self._text("all-modinfo")).values():
+                if each.name == "nvidia" and each.version and at in each.filename:
+                    return driver_of(each.version, each.license)
+            versions = [each.version for each in self.dkms if each.module == self.driver_dkms]
+            if not self.driver_dkms or not versions:
+                return None
+            return driver_of(versions[-1], "GPL" if "open" in self.driver_dkms else "")
         return parse_driver(self._text("nvidia-version")) if self._there("nvidia-version") else None
-
-    def _installed_driver(self) -> Driver | None:
-        """That of the module on disk, else of the source that DKMS would build it from."""
-        at = f"/lib/modules/{self._text('kernel-release').strip()}/"
-        for each in parse_modinfo_files(self._text("all-modinfo")).values():
-            if each.name == "nvidia" and each.version and at in each.filename:
-                return driver_of(each.version, each.license)
-        versions = [each.version for each in self.dkms if each.module == self.driver_dkms]
-        if not self.driver_dkms or not versions:
-            return None
-        return driver_of(versions[-1], "GPL" if "open" in self.driver_dkms else "")
 
     @fact
     def no_driver(self) -> bool:
         """Known to have none loaded: what only a loaded driver tells is then no gap."""
         return self._given("nvidia-version") and self.driver is None
 
-    @fact
-    def driver_params(self) -> dict[str, str]:
-        return parse_params(self._text("nvidia-params"))
-
-    @fact
-    def has_nvidia_smi(self) -> bool:
-        return self._there("nvidia-smi")
+    driver_params = parsed("nvidia-params", parse_params)
+    has_nvidia_smi = there("nvidia-smi")
 
     @fact
     def gpu_rows(self) -> tuple[GpuRow, ...]:
@@ -107,13 +105,21 @@ class Stack(Fabric):
         return parse_unsupported(self._text("dmesg").split("\n"))
 
     @fact
-    def dkms(self) -> tuple[DkmsBuild, ...]:
-        """What DKMS knows; nothing where the node has no DKMS."""
-        return parse_dkms_status(self._text("dkms-status")) if self._there("dkms-status") else ()
+    def unstarted_gpus(self) -> tuple[Trouble, ...]:
+        """What a loose kernel log says of GPUs that the driver could not start."""
+        if self.probed or not self._given("dmesg"):
+            return ()
+        return unstarted(self._text("dmesg").split("\n"))
+
+    # What DKMS knows; nothing where the node has no DKMS.
+    dkms = where_there("dkms-status", parse_dkms_status, ())
+    dkms_packages = parsed("dkms-confs", parse_dkms_confs)
 
     @fact
-    def dkms_packages(self) -> tuple[DkmsPackage, ...]:
-        return parse_dkms_confs(self._text("dkms-confs"))
+    def driver_sources(self) -> frozenset[str]:
+        """Releases of the driver whose source lies below /usr/src, for DKMS or by itself."""
+        packages = [each.version for each in self.dkms_packages if each.name != "nvidia-peermem"]
+        return frozenset((*packages, *parse_driver_sources(self._text("dkms-confs")).values()))
 
     @fact
     def driver_dkms(self) -> str:

@@ -4,28 +4,29 @@ from __future__ import annotations
 
 from toolkit.errors import NoEvidence, read_or
 from toolkit.facts.boot.cmdline import Cmdline, parse_cmdline
-from toolkit.facts.boot.kernel import (
-    InstalledKernel,
-    parse_config,
-    parse_headers,
-    parse_kernels,
-    parse_lockdown,
+from toolkit.facts.boot.kernel import parse_config, parse_headers, parse_kernels, parse_lockdown
+from toolkit.facts.boot.next_boot import (
+    MARK,
+    BootEntry,
+    BootMenu,
+    Loader,
+    Tried,
+    default_entry,
+    parse_boot_entries,
+    parse_loader,
+    parse_trials,
 )
-from toolkit.facts.boot.loader import MARK, Loader, Tried, parse_loader, parse_trials
-from toolkit.facts.boot.next_boot import BootEntry, BootMenu, default_entry, parse_boot_entries
-from toolkit.facts.distro import Distro, parse_os_release
+from toolkit.facts.distros import parse_os_release
 from toolkit.facts.fact import fact
 from toolkit.facts.firmware.machine import Cpu, parse_cpu, parse_dmi
-from toolkit.facts.reading import Reading
+from toolkit.facts.reading import Reading, parsed, there, where_there
 from toolkit.facts.versions import Version, parse_kernel_release, parse_uname
 
 
 class System(Reading):
     """The machine, its kernel, and what it would boot next."""
 
-    @fact
-    def boot_id(self) -> str:
-        return self._text("boot-id").strip()
+    boot_id = parsed("boot-id", str.strip)
 
     @fact
     def hostname(self) -> str:
@@ -37,23 +38,17 @@ class System(Reading):
         """Whether the probe ran as root."""
         return self._text("uid").strip() == "0"
 
-    @fact
-    def arch(self) -> str:
-        """ "x86_64", "aarch64"."""
-        return self._text("arch").strip()
+    # "x86_64", "aarch64".
+    arch = parsed("arch", str.strip)
 
-    @fact
-    def distro(self) -> Distro:
-        return parse_os_release(self._text("os-release"))
+    distro = parsed("os-release", parse_os_release)
 
     @fact
     def cpu(self) -> Cpu:
         """The first processor; in an image one that nothing is known of."""
         return parse_cpu(self._text("cpu") if self.live else "")
 
-    @fact
-    def dmi(self) -> dict[str, str]:
-        return parse_dmi(self._text("dmi"))
+    dmi = parsed("dmi", parse_dmi)
 
     @fact
     def has_dmi(self) -> bool:
@@ -71,31 +66,14 @@ class System(Reading):
     def kernel_version(self) -> Version:
         return Version(self.kernel)
 
-    @fact
-    def cmdline(self) -> Cmdline:
-        return parse_cmdline(self._text("cmdline"))
-
-    @fact
-    def lockdown(self) -> str:
-        """ "none", "integrity" or "confidentiality"; none where the kernel has no lockdown."""
-        return parse_lockdown(self._text("lockdown")) if self._there("lockdown") else "none"
-
-    @fact
-    def kernel_config(self) -> dict[str, str]:
-        return parse_config(self._text("kernel-config"))
-
-    @fact
-    def kernels(self) -> tuple[InstalledKernel, ...]:
-        return parse_kernels(self._text("kernels"))
-
-    @fact
-    def headers(self) -> dict[str, bool]:
-        """Parts of the running kernel's build folder."""
-        return parse_headers(self._text("headers"))
-
-    @fact
-    def reboot_required(self) -> bool:
-        return self._there("reboot-required")
+    cmdline = parsed("cmdline", parse_cmdline)
+    # "none", "integrity" or "confidentiality"; none where the kernel has no lockdown.
+    lockdown = where_there("lockdown", parse_lockdown, "none")
+    kernel_config = parsed("kernel-config", parse_config)
+    kernels = parsed("kernels", parse_kernels)
+    # Parts of the running kernel's build folder.
+    headers = parsed("headers", parse_headers)
+    reboot_required = there("reboot-required")
 
     @fact
     def boot_menu(self) -> BootMenu:

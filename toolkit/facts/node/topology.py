@@ -7,37 +7,27 @@ from dataclasses import replace
 
 from toolkit.facts.fact import fact
 from toolkit.facts.gpu.topo_matrix import Matrix, parse_matrix
-from toolkit.facts.nccl.nccl_xml import NcclTopology, parse_nccl_xml
+from toolkit.facts.nccl.nccl_xml import parse_nccl_xml
 from toolkit.facts.node.devices import Devices
 from toolkit.facts.pci.functions import PciFunction, PciTree
 from toolkit.facts.pci.lspci import differences
 from toolkit.facts.pci.pairs import Pairs, PairSource, matrix_pairs, nccl_pairs, tree_pairs
 from toolkit.facts.pci.topology import Distance, Pair, all_pairs
 from toolkit.facts.rdma.hca_roles import HcaRole, HcaUse, hca_roles
+from toolkit.facts.reading import given, parsed
 
 
 class Topology(Devices):
     """GPUs with HCAs: how far apart, by which links, and what each HCA is for."""
 
-    @fact
-    def has_rdma(self) -> bool:
-        """Whether the evidence tells of RDMA devices; lspci's text alone does not."""
-        return self._given("infiniband")
-
-    @fact
-    def has_gpu_rows(self) -> bool:
-        """Whether nvidia-smi was asked for the GPUs and their memory."""
-        return self._given("nvidia-smi")
-
-    @fact
-    def has_log(self) -> bool:
-        """Whether the kernel log is part of the evidence."""
-        return self._given("dmesg")
-
-    @fact
-    def matrix(self) -> Matrix | None:
-        """What ``nvidia-smi topo -m`` said; None where it said nothing."""
-        return parse_matrix(self._text("nvidia-topology"))
+    # Whether the evidence tells of RDMA devices; lspci's text alone does not.
+    has_rdma = given("infiniband")
+    # Whether nvidia-smi was asked for the GPUs and their memory.
+    has_gpu_rows = given("nvidia-smi")
+    # Whether the kernel log is part of the evidence.
+    has_log = given("dmesg")
+    # What ``nvidia-smi topo -m`` said; None where it said nothing.
+    matrix = parsed("nvidia-topology", parse_matrix)
 
     @fact
     def cross_matrix(self) -> Matrix | None:
@@ -46,10 +36,8 @@ class Topology(Devices):
             return None
         return self.matrix
 
-    @fact
-    def nccl_topology(self) -> NcclTopology:
-        """The XML file that NCCL dumped, or is given."""
-        return parse_nccl_xml(self._text("nccl-topology"))
+    # The XML file that NCCL dumped, or is given.
+    nccl_topology = parsed("nccl-topology", parse_nccl_xml)
 
     @fact
     def dark_devices(self) -> tuple[str, ...]:

@@ -79,10 +79,16 @@ def parse_domains(evidence: Evidence) -> Domains:
     :raises Unparsable: at a line of another shape.
     """
     before = evidence.frame("domains-before")
+    rows = []
+    for number, line in enumerate(evidence.text("carried").split("\n")[:-1], start=1):
+        words = line.split(" ", 2)
+        if len(words) != 3:
+            raise Unparsable("/sys/class", line, number)
+        rows.append(CarriedDevice(*words))
     return Domains(
         Version(evidence.text("kernel-release").strip()),
         parse_groups(evidence.text("groups")),
-        _carried(evidence.text("carried")),
+        tuple(rows),
         parse_holding(evidence),
         {} if before.state is State.ABSENT else _before(evidence.text("domains-before")),
     )
@@ -118,16 +124,6 @@ def _device(address: str, klass: str, ids: str, driver: str, functions: str) -> 
         int(functions),
         -1 if device in {"", "-"} else int(device, 16),
     )
-
-
-def _carried(text: str) -> tuple[CarriedDevice, ...]:
-    rows = []
-    for number, line in enumerate(text.split("\n")[:-1], start=1):
-        words = line.split(" ", 2)
-        if len(words) != 3:
-            raise Unparsable("/sys/class", line, number)
-        rows.append(CarriedDevice(*words))
-    return tuple(rows)
 
 
 def _before(text: str) -> dict[str, str]:

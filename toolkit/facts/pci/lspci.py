@@ -191,7 +191,16 @@ def _function(block: _Block) -> PciFunction:
     shown = printed(block.lines)
     express = shown.express
     none = Link(0.0, 0)
-    dumped = _config(block)
+    # The dump of -x, -xxx or -xxxx, where it is part of the text.
+    data = bytearray()
+    for line in block.lines:
+        row = _DUMP.fullmatch(line.rstrip())
+        if row is None:
+            continue
+        if int(row[1], 16) != len(data):
+            raise Unparsable(f"lspci, dump of {block.address}", line)
+        data += bytes.fromhex(row[2])
+    dumped = ConfigSpace(block.address, bytes(data)) if data else None
     return PciFunction(
         block.address,
         vendor,
@@ -257,19 +266,6 @@ def _bars(lines: tuple[str, ...]) -> Iterator[Bar]:
     for line in lines:
         if region := _REGION.match(line):
             yield Bar(int(region[1]), int(region[2]) * _UNITS[region[3]])
-
-
-def _config(block: _Block) -> ConfigSpace | None:
-    """The dump of -x, -xxx or -xxxx, where it is part of the text."""
-    data = bytearray()
-    for line in block.lines:
-        row = _DUMP.fullmatch(line.rstrip())
-        if row is None:
-            continue
-        if int(row[1], 16) != len(data):
-            raise Unparsable(f"lspci, dump of {block.address}", line)
-        data += bytes.fromhex(row[2])
-    return ConfigSpace(block.address, bytes(data)) if data else None
 
 
 def differences(text: PciFunction, config: PciFunction) -> tuple[str, ...]:

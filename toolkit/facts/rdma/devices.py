@@ -170,6 +170,7 @@ def _device(name: str, values: dict[str, list[str]]) -> RdmaDevice:
         ),
         one("hca_type"),
         tuple(values.get("upper", ())),
+        (guid(one("node_guid")), 0),
     )
 
 

@@ -64,20 +64,18 @@ def parse_ethtool(text: str) -> EthtoolSaid:
     drivers, statistics, modules = [], [], []
     for block in _HEADS.split(text):
         if block.startswith("driver: "):
-            drivers.append(_driver(dict(_KEYED.findall(block))))
+            has = dict(_KEYED.findall(block))
+            said = has.get("firmware-version", "")
+            found = _FIRMWARE.fullmatch(said)
+            firmware, board = (found[1], found[2]) if found else (said, "")
+            driver = DriverInfo(has.get("driver", ""), firmware, board, has.get("bus-info", ""))
+            drivers.append(driver)
         elif block.startswith("NIC statistics"):
             counters = re.findall(r"^[ \t]+(\S+): (\d+)[ \t]*\n", block, re.MULTILINE)
             statistics.append({name: int(count) for name, count in counters})
         elif block.lstrip().startswith("Identifier"):
             modules.append(_module(_KEYED.findall(block)))
     return EthtoolSaid(tuple(drivers), tuple(statistics), tuple(modules))
-
-
-def _driver(has: dict[str, str]) -> DriverInfo:
-    said = has.get("firmware-version", "")
-    found = _FIRMWARE.fullmatch(said)
-    firmware, board = (found[1], found[2]) if found else (said, "")
-    return DriverInfo(has.get("driver", ""), firmware, board, has.get("bus-info", ""))
 
 
 def _module(rows: list[tuple[str, str]]) -> CableModule:

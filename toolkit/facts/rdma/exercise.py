@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.evidence import Evidence, Frame, State
-from toolkit.facts.rdma.hca_counters import Moved, moved, parse_hca_counters
+from toolkit.facts.rdma.hca_health import Moved, moved, parse_hca_counters
 
 _KEY = "exercise."
 _ASKED = "asked"

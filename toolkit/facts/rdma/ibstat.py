@@ -161,7 +161,7 @@ def _counted(
     return name, values, ports
 
 
-_NETDEV = re.compile(r"(\S+) port (\d+) ==> (\S+) \((Up|Down)\)")
+_NETDEV = re.compile(r"(\S+) +port +(\d+) +==> +(\S+) +\((Up|Down)\)")  # "column -t" pads it
 
 
 def parse_ibdev2netdev(text: str) -> tuple[RdmaDevice, ...]:

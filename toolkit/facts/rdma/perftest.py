@@ -109,7 +109,13 @@ def parse_table(text: str) -> PerftestRun:
     at = next((at for at, line in enumerate(lines) if _HEAD.match(line)), -1)
     if at < 0:
         raise Unparsable(SOURCE, text.strip().split("\n", 1)[0])
-    fields = _fields(lines[:at])
+    # "Dual-port : OFF    Device : mlx5_0": two to a line, parted by tabs, or by blanks.
+    fields: dict[str, str] = {}
+    for line in lines[:at]:
+        for part in re.split(r"\t+(?!:)|  +(?=[A-Za-z])", line):
+            told = _FIELD.fullmatch(part.strip())
+            if told is not None:
+                fields.setdefault(told[1].strip(), told[2])
     rows = _rows(lines, at)
     if not rows:
         raise Unparsable(SOURCE, lines[at], at + 1)
@@ -128,17 +134,6 @@ def parse_table(text: str) -> PerftestRun:
         tuple((name, int(value)) for name, value in _COUNTER.findall(text)),
         2 if fields.get("Dual-port") == "ON" else 1,
     )
-
-
-def _fields(lines: list[str]) -> dict[str, str]:
-    """ "Dual-port : OFF    Device : mlx5_0": two to a line, parted by tabs, or by blanks."""
-    found: dict[str, str] = {}
-    for line in lines:
-        for part in re.split(r"\t+(?!:)|  +(?=[A-Za-z])", line):
-            told = _FIELD.fullmatch(part.strip())
-            if told is not None:
-                found.setdefault(told[1].strip(), told[2])
-    return found
 
 
 def _rows(lines: list[str], head: int) -> list[Bandwidth | Latency]:
@@ -255,3 +250,16 @@ def _looped(text: str) -> bool:
     """Whether both ends are one port: the same LID on InfiniBand, the same GID on Ethernet."""
     ends = _GID.findall(text)
     return len(ends) > 1 and len(set(ends)) == 1 and ends[0] not in _NOWHERE
+
+
+# A bandwidth that was measured over one GPU and one HCA of a node.
+SIMULATED = " (simulated)"  # how the tool's name ends where a demo node made the figure up
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredPair:
+    gpu: str  # "0000:18:00.0"
+    hca: str  # its name: "mlx5_0"
+    value: float  # GB/s, between this end and the other
+    tool: str  # "ib_write_bw", "ib_write_bw (simulated)"
+    when: str  # "2026-11-20"

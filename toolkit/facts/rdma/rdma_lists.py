@@ -149,7 +149,9 @@ def parse_show_gids(text: str) -> tuple[Gid, ...]:
 
 _DEV = re.compile(r"\d+: (\S+): (?:node_type|pd|qp|cq) .*")
 _GUID = re.compile(r"\s+(\S+)\s+([0-9a-f]{16})\s*")
-_PASSED_OVER = re.compile(rf"\s*|\s+device\s+node GUID\s*|\s+-+\s+-+\s*|{_CAPS.pattern}")
+_PASSED_OVER = re.compile(
+    rf"\s*|\s+device\s+node GUID\s*|\s+-+\s+-+\s*|libibverbs: Warning: .*|{_CAPS.pattern}"
+)
 
 
 def parse_device_names(text: str) -> tuple[RdmaDevice, ...]:

@@ -1,6 +1,6 @@
-"""GIDs, net devices and priorities of RDMA ports.
+"""GIDs, P_Keys, net devices and priorities of RDMA ports.
 
-Sources: /sys/class/infiniband/*/ports/*/gid_attrs, as in
+Sources: /sys/class/infiniband/*/ports/*/gid_attrs and pkeys, as in
 Documentation/ABI/stable/sysfs-class-infiniband; mlnx_qos of Mellanox/mlnx-tools.
 """
 
@@ -37,10 +37,14 @@ _ENTRY = re.compile(r"([^/]+)/ports/(\d{1,3})/(?:gids|gid_attrs/(types|ndevs))/(
 def parse_gids(text: str) -> tuple[Gid, ...]:
     """Read "mlx5_0/ports/1/gids/3:..." and the same below gid_attrs/types and gid_attrs/ndevs.
 
+    P_Keys among them are passed over.
+
     :raises Unparsable: at a line that names no entry, or a GID that is none.
     """
     found: dict[tuple[str, int, int], dict[str, str]] = {}
     for path, value in named_lines(text, "GIDs"):
+        if _PKEY.fullmatch(path):
+            continue
         entry = _ENTRY.fullmatch(path)
         if entry is None:
             raise Unparsable("GIDs", f"{path}:{value}")
@@ -54,6 +58,27 @@ def parse_gids(text: str) -> tuple[Gid, ...]:
         )
     except ValueError as why:
         raise Unparsable("GIDs", str(why)) from why
+
+
+PKEYS_READ = 10  # entries of a port that the probe reads
+_PKEY = re.compile(r"([^/]+)/ports/(\d{1,3})/pkeys/(\d{1,4})")
+
+
+def parse_pkeys(text: str) -> dict[tuple[str, int, int], str]:
+    """Read "mlx5_0/ports/1/pkeys/0:0xffff": by device, port and index, those that are not zero.
+
+    Bit 15 says that the port is a full member of the partition that the others number.
+
+    :raises Unparsable: at a value that is none.
+    """
+    found: dict[tuple[str, int, int], str] = {}
+    for path, value in named_lines(text, "P_Keys"):
+        entry = _PKEY.fullmatch(path)
+        if entry and not re.fullmatch("0x[0-9a-f]{4}", value):
+            raise Unparsable("P_Keys", f"{path}:{value}")
+        if entry:
+            found[entry[1], int(entry[2]), int(entry[3])] = value
+    return found
 
 
 @dataclass(frozen=True, slots=True)

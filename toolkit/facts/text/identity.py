@@ -11,12 +11,92 @@ import re
 from collections.abc import Callable, Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address
 
-from toolkit.facts.text import identity_forms as forms
+# How texts write what identifies a site: one pattern a form.
+OWN = r"(?<![0-9A-Za-z])"  # nothing before that would make it part of a longer word
+END = r"(?![0-9A-Za-z])"
+# Not amid an IPv4 address, as in dracut's ip=A::B: and with one at its end, as RFC 4291 has it.
+IPV6 = (
+    r"(?<![0-9A-Za-z.])[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,9}"
+    r"(?:(?<=:)(?:\d{1,3}\.){3}\d{1,3})?(?!\.?[0-9A-Za-z])"
+)
+GUID = rf"{OWN}(?<![0-9a-fA-F]{{4}}:)(?:[0-9a-fA-F]{{4}}:){{3}}[0-9a-fA-F]{{4}}(?!:?[0-9A-Za-z])"
+GUID_NUMBER = r"(?i:guid|\bpdi|host_hash)[\"']?\s*[:=]\s*[\"']?(?:0x)?([0-9a-fA-F]{9,16})" + END
+OCTETS = rf"{OWN}[0-9a-fA-F]{{2}}(?:([:-])[0-9a-fA-F]{{2}})(?:\1[0-9a-fA-F]{{2}})+{END}"
+# A GUID made of a MAC holds 0300 or fffe in its midst; ibnetdiscover names nodes by theirs.
+BARE_GUID = (
+    rf"(?<![0-9A-WYZa-wyz])([0-9a-fA-F]{{6}}(?:0300|[fF]{{3}}[eE])[0-9a-fA-F]{{6}}){END}"
+    rf"|(?<=\"[HSRC]-)([0-9a-fA-F]{{16}}){END}"
+)
+# Without signs, behind a word that says so; and with dots, as switches write it.
+BARE_MAC = (
+    r"(?:\ben[xX]|(?i:(?<![A-Za-z])(?:mac(?:[ _-]?addr(?:ess)?)?|hwaddr|ether|lladdr)[\"']?"
+    rf"[\s=:]+[\"']?(?:0x)?))([0-9a-fA-F]{{12}}){END}"
+)
+DOTTED = rf"{OWN}(?<!\.)(?=[\d.]*[a-fA-F])((?:[0-9a-fA-F]{{4}}\.){{2,3}}[0-9a-fA-F]{{4}})(?!\.?\w)"
+UUID = rf"{OWN}[0-9a-fA-F]{{8}}(?:-[0-9a-fA-F]{{4}}){{3}}-[0-9a-fA-F]{{12}}{END}"
+SHORT_UUID = r"(?<=UUID=)[0-9a-fA-F]{4,8}-[0-9a-fA-F]{2,4}(?![0-9A-Za-z-])"
+MACHINE_ID = rf"{OWN}[0-9a-f]{{32}}{END}"
+IPV4 = r"(?<!\d)(?<!\d\.)(?:\d{1,3}\.){3}\d{1,3}(?!\.?\d)"
+DASHED_IPV4 = r"(?<=\bip-)\d{1,3}(?:-\d{1,3}){3}(?!\d)"
+SERIAL = (
+    r"(?i:(?:serial(?:[ _-]?(?:number|no|num|nr|short))?|(?:asset|service)[ _-]?tag|\bsku)\.?[\"']?"
+    r"[^\S\n]*[:=][^\S\n]*[\"']?)([^\s\"'][^\n\"',]*)"
+)
+MELLANOX_SERIAL = rf"{OWN}MT\d{{4}}[A-Z]{{1,2}}\d{{5,6}}{END}"
+DISK = r"(?<=/by-id/)[^\s\"'/]+"
+WWN = rf"{OWN}(?:wwn-|naa\.|eui\.|sas_addr\()(?:0x)?[0-9a-fA-F]{{16,32}}"
+IQN = r"\biqn\.\d{4}-\d\d\.[\w.:-]+"
+HOME = r"(?:(?<=/home/)|(?<=/homes/)|(?<=/users/)|(?<=/Users/))[^\s/:\"']+"
+USER = (
+    r"(?:\b(?:opened|closed|publickey|password|keyboard-interactive(?:/pam)?) for"
+    r"(?: invalid)?(?: user)? |\b(?:SUDO_USER|LOGNAME|USER|USERNAME|user|ruser)=[\"']?"
+    r"|\b[ug]id=\d+\(|\bsudo: +)([A-Za-z_][\w.-]*)"
+)
+MAIL = (
+    r"(?<![\w.+/@-])[\w.+-]+@(?:[A-Za-z0-9-]+\.)+"
+    r"(?!(?:service|socket|timer|mount|automount|target|slice|scope|swap|path|device)\b)"
+    r"[A-Za-z]{2,}\b"
+)
+SERVER = r"(?<=[a-z]://)(?:hidden@)?([A-Za-z][\w.-]*)"
+# What a cloud calls a machine, a network, an account.
+CLOUD = (
+    r"\b(?:i|ami|vpc|subnet|eni|sg|vol|snap|igw|rtb|fs|lt)-[0-9a-f]{8}(?:[0-9a-f]{9})?(?![\w-])"
+    r"|\bocid1\.[\w.-]+|(?<=:)\d{12}(?=:)|(?<=/projects/)[\w-]+|(?<=/resourceGroups/)[\w.-]+"
+)
+FINGERPRINT = r"(?<=\bSHA256:)[A-Za-z0-9+/]{43}(?![A-Za-z0-9+/])"
+
+# Behind a word that says so, or as the version behind a name: mlnx-ofed-24.10.2.1, knem/1.1.4.90.
+VERSION = re.compile(
+    r"(?i)(?:(?:version|firmware|release|(?<![a-z])(?:ver|fw|rev))(?:[_ ]?\w+)?[\s:=\"'(]*v?)$"
+)
+OF_A_NAME = re.compile(r"(?:[-_]|[A-Za-z][\w.+-]*/|[A-Za-z]\.)$")
+# Names of hosts in texts of any kind, which may be those of other nodes; "a b" are two.
+NAMED = (
+    # dracut.cmdline(7)
+    re.compile(r"(?<!\S)ip=(?:(?:\[[^]\s]*\]|[^\s:]*):){4}([A-Za-z][\w.-]*):"),
+    re.compile(r"\b(?:systemd\.)?hostname[=:]\s*\"?([A-Za-z][\w.-]*)"),
+    re.compile(r"(?:nfsroot=|root=nfs4?:|\bserver )([A-Za-z][\w.-]*)(?=:/| not | OK)"),
+    re.compile(r"(?m)(?:^|[\s:])([A-Za-z][\w.-]*):/\S* /\S* nfs4? "),  # /proc/mounts
+    re.compile(r"(?<![\w:/])//([A-Za-z][\w.-]*)/[\w$.-]+ "),  # CIFS
+    re.compile(r"([A-Za-z][\w.-]*+)@(?:o2ib|tcp)\d*\b"),  # Lustre
+    re.compile(
+        r"(?i)\b(?:SlurmctldHost|ControlMachine|BackupController|AccountingStorageHost|DbdHost"
+        r"|NodeHostname|NodeName|ClusterName|sysMgmtdHost)\s*=\s*([A-Za-z][\w.-]*)(?![\w.[-])"
+    ),
+    re.compile(r"(?m)^(?:search|domain) (?=\S*\.)([A-Za-z][\w. -]*)$"),
+)
+# Who a certificate is for, where its line is that of a certificate.
+ORGANISATION = re.compile(
+    r"(?:\b(?:O|OU|organizationName|organizationalUnitName)\s?=\s?(?=[^\n]*\bCN\b|[^\n]*commonName)"
+    r"|\bCN\b[^\n]*\b(?:O|OU)\s?=\s?|\bOrganization(?: Name)?\s*[:=]\s*)"
+    r"(?:\"([^\"\n]+)\"|([^,/+\n\"]+))"
+)
+
 
 # Octets that are a MAC, one with BOOTIF's leading type, an EUI-64, an IPoIB address.
 _LENGTHS = (6, 7, 8, 20)
 _NOT_TOLD = re.compile(r"(?i)\W*(?:n/?a|none|not |unknown|unspecified|default|to be filled|0+\W*$)")
-_BARE = re.compile(rf"(?<![0-9A-WYZa-wyz])(?:[0-9a-fA-F]{{16}}|[0-9a-fA-F]{{12}}){forms.END}")
+_BARE = re.compile(rf"(?<![0-9A-WYZa-wyz])(?:[0-9a-fA-F]{{16}}|[0-9a-fA-F]{{12}}){END}")
 _MAC = re.compile(
     r"(?<![0-9A-Fa-f:-])[0-9a-fA-F]{2}([:-])(?:[0-9a-fA-F]{2}\1){4}[0-9a-fA-F]{2}(?![:-]?\w)"
 )
@@ -51,29 +131,29 @@ class Identities:
         self._names: dict[str, str] = {}
         self._numbers: dict[str, str] = {}  # MACs and GUIDs by their digits
         self._patterns: list[tuple[re.Pattern[str], Put]] = [
-            (re.compile(forms.SERIAL), self._serial),
-            (re.compile(forms.CLOUD), self._by("cloud", lambda n: f"cloud{n}")),
-            (re.compile(forms.MAIL), self._by("mail", lambda n: f"user{n}@mail.example")),
-            (re.compile(forms.IPV6), self._ipv6),
-            (re.compile(forms.GUID), lambda found: self.guid(found[0])),
-            (re.compile(forms.GUID_NUMBER), self._guid_number),
-            (re.compile(forms.UUID), self._uuid),
-            (re.compile(forms.SHORT_UUID), self._as_long("id")),
-            (re.compile(forms.MACHINE_ID), self._as_long("id")),
-            (re.compile(forms.OCTETS), self._octets),
-            (re.compile(forms.BARE_MAC), self._bare),
-            (re.compile(forms.BARE_GUID), self._bare),
-            (re.compile(forms.DOTTED), self._dotted),
+            (re.compile(SERIAL), self._serial),
+            (re.compile(CLOUD), self._by("cloud", lambda n: f"cloud{n}")),
+            (re.compile(MAIL), self._by("mail", lambda n: f"user{n}@mail.example")),
+            (re.compile(IPV6), self._ipv6),
+            (re.compile(GUID), lambda found: self.guid(found[0])),
+            (re.compile(GUID_NUMBER), self._guid_number),
+            (re.compile(UUID), self._uuid),
+            (re.compile(SHORT_UUID), self._as_long("id")),
+            (re.compile(MACHINE_ID), self._as_long("id")),
+            (re.compile(OCTETS), self._octets),
+            (re.compile(BARE_MAC), self._bare),
+            (re.compile(BARE_GUID), self._bare),
+            (re.compile(DOTTED), self._dotted),
             (_BARE, self._if_known),
-            (re.compile(forms.MELLANOX_SERIAL), self._as_long("serial")),
-            (re.compile(forms.DISK), self._by("disk", lambda n: f"disk{n}")),
-            (re.compile(forms.WWN), self._by("disk", lambda n: f"disk{n}")),
-            (re.compile(forms.IQN), self._by("iqn", lambda n: f"iqn.2000-01.example:{n}")),
-            (re.compile(forms.HOME), self._user),
-            (re.compile(forms.USER), self._user),
-            (re.compile(forms.FINGERPRINT), self._as_long("key")),
-            (re.compile(forms.SERVER), self._server),
-            (re.compile(forms.DASHED_IPV4), self._dashed),
+            (re.compile(MELLANOX_SERIAL), self._as_long("serial")),
+            (re.compile(DISK), self._by("disk", lambda n: f"disk{n}")),
+            (re.compile(WWN), self._by("disk", lambda n: f"disk{n}")),
+            (re.compile(IQN), self._by("iqn", lambda n: f"iqn.2000-01.example:{n}")),
+            (re.compile(HOME), self._user),
+            (re.compile(USER), self._user),
+            (re.compile(FINGERPRINT), self._as_long("key")),
+            (re.compile(SERVER), self._server),
+            (re.compile(DASHED_IPV4), self._dashed),
         ]
 
     def learn(self, names: Iterable[str]) -> None:
@@ -96,15 +176,15 @@ class Identities:
 
         Names of servers and other nodes, organisations of certificates, MACs and GUIDs.
         """
-        for pattern in forms.NAMED:
+        for pattern in NAMED:
             self.learn(name for found in pattern.findall(text) for name in found.split())
-        for found in forms.ORGANISATION.finditer(text):
+        for found in ORGANISATION.finditer(text):
             told = (found[1] or found[2]).strip()
             if not _plain(told) and not _MAKERS.search(told):
                 self._name(told)
         for found in _MAC.finditer(text):
             self._octets(found)
-        for found in re.finditer(forms.GUID, text):
+        for found in re.finditer(GUID, text):
             self.guid(found[0])
 
     def _name(self, name: str) -> None:
@@ -127,12 +207,12 @@ class Identities:
         present = sorted((each for each in self._names if each in lowered), key=len, reverse=True)
         if present:
             listed = "|".join(map(re.escape, present))
-            known = re.compile(rf"{forms.OWN}(?:{listed}){forms.END}", re.ASCII | re.IGNORECASE)
+            known = re.compile(rf"{OWN}(?:{listed}){END}", re.ASCII | re.IGNORECASE)
             text = known.sub(lambda found: self._names[found[0].lower()], text)
         for pattern, put in self._patterns:
             text = pattern.sub(put, text)
         put = self._ipv4 if addresses else self._private_ipv4
-        return re.sub(forms.IPV4, put, text)
+        return re.sub(IPV4, put, text)
 
     def hide_bytes(self, data: bytes) -> bytes:
         """The same for host names in binary data, which keeps its length."""
@@ -202,7 +282,7 @@ class Identities:
         return found[1].join([*kind, *re.findall("..", self._hex("".join(octets[len(kind) :])))])
 
     def _hex(self, digits: str) -> str:
-        """As many digits for those of a MAC, a GUID or an IPoIB address; the same in all forms."""
+        """As many digits for those of a MAC, a GUID or an IPoIB address; the same in all"""
         known = digits.lower()
         if len(known) == 16:
             return self.guid(":".join(re.findall("....", known))).replace(":", "")
@@ -245,7 +325,7 @@ class Identities:
 
     def _private_ipv4(self, found: re.Match[str]) -> str:
         before = found.string[max(0, found.start() - 40) : found.start()]
-        named = forms.OF_A_NAME.search(before) is not None
+        named = OF_A_NAME.search(before) is not None
         return self._ipv4(found) if not named and _private(found[0]) else found[0]
 
     def _quad(self, value: str) -> str:
@@ -301,11 +381,9 @@ def _version(found: re.Match[str]) -> bool:
     What follows a name and a sign is one unless it is of a private network.
     """
     before = found.string[max(0, found.start() - 40) : found.start()]
-    if forms.VERSION.search(before) or any(len(p) > 1 and p[0] == "0" for p in found[0].split(".")):
+    if VERSION.search(before) or any(len(p) > 1 and p[0] == "0" for p in found[0].split(".")):
         return True
-    return forms.OF_A_NAME.search(before) is not None and (
-        before[-1] == "." or not _private(found[0])
-    )
+    return OF_A_NAME.search(before) is not None and (before[-1] == "." or not _private(found[0]))
 
 
 def _private(value: str) -> bool:

@@ -26,14 +26,19 @@ from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.kinds import BY_NAME, Kind, commanded, known_kinds, parted, plain, recognise
 from toolkit.facts.text.dressed import EDGE, undressed
 
-# "# lspci", "+ lspci", "=== lspci ===": each also opens or rules off what is no command.
-_MARKED = re.compile(r"^\s*(?:#+|\++|%|[=*-]{2,})\s*([^\s#+%=*-].*?)(?:\s*[=*-]{2,})?\s*$")
+# "# lspci", "> lspci", "+ lspci", "=== lspci ===": each also opens or rules off what is no command.
+_MARKED = re.compile(
+    r"(?:#+|\++|[%>]|[=*-]{2,})\s*(?=[^\s#+%=*-])"
+)  # a heading, or what set -x echoes
+_RULE_BEHIND = re.compile(r"(?<![=*-])[=*-]{2,}$")
 _TYPED = re.compile(
     r"\S+(?: (?:status|topo -\w+|nvlink -+\w+|diag -.*|[-|/].*))?|modinfo [\w-]+"
     r"|rdma (?:-\w+ )*(?:link|dev|system|resource)(?: show)?|dmesg .*"
 )
 # "=== GPUs ===" of a script that asks for several things; journalctl's are between dashes.
 _HEADING = re.compile(r"\s*(={2,5}) \S.{0,60}? \1\s*")
+# "# Logs" of whoever writes in Markdown, between two texts of which no prompt tells the command.
+_TITLE = re.compile(r"#{1,6} [^\s#][^:=#]{0,60}:?\s*")
 _RULE = re.compile(r"^_{40,}[ \t]*$", re.MULTILINE)
 _RULED = 3  # such lines make a report
 _PROGRAM = re.compile(r"/(?:usr/)?(?:local/)?s?bin/\S+(?: .*)?")
@@ -72,6 +77,7 @@ class _Open:
     ended: bool = False  # by the next prompt: where nothing stands between, nothing was printed
     by_root: bool = False
     loose: bool = False
+    hashed: bool = False  # whether a line of it begins with "#"
 
     @property
     def tells(self) -> bool:
@@ -84,6 +90,12 @@ class _Open:
         from toolkit.facts.pci.acs_commands import writes_control  # noqa: PLC0415 only they pay for it
 
         return writes_control(self.command)
+
+    @property
+    def untitled(self) -> bool:
+        """Whether a title may come next: behind a blank line, where "#" was no tool's so far."""
+        bare = self.command or self.hashed or not self.lines
+        return not bare and not self.lines[-1].strip()
 
     def told(self, *, followed: bool) -> Said:
         text = "\n".join(self.lines)
@@ -124,8 +136,11 @@ def _prompted(text: str) -> list[_Open]:
             parts.append(_Open(prompt.command, by_root=before.endswith("#")))
         elif marked := _marked(typed, first=not number):
             parts.append(_Open(marked, by_root=typed.lstrip().startswith("#")))
+        elif _TITLE.fullmatch(line) and parts[-1].untitled and not parted(line)[0][0]:
+            parts.append(_Open("", loose=True))
         else:
             parts[-1].lines.append(line)
+            parts[-1].hashed = parts[-1].hashed or line.startswith("#")
     return parts
 
 
@@ -161,8 +176,8 @@ def _marked(line: str, *, first: bool) -> str:
     command = line.strip()
     if (first or _TYPED.fullmatch(command)) and commanded(command) and recognise(line) is None:
         return command
-    found = _MARKED.match(line)
-    command = found[1] if found else ""
+    found = _MARKED.match(command)
+    command = _RULE_BEHIND.sub("", command[found.end() :]).rstrip() if found else ""
     bare = re.sub(r"^sudo ", "", command)
     return command if _TYPED.fullmatch(bare) and commanded(command) else ""
 

@@ -7,7 +7,7 @@ time, so that whatever was equal stays equal and every parser still reads it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from toolkit.errors import NoEvidence
@@ -15,8 +15,163 @@ from toolkit.evidence import INSIDE, Evidence, Frame
 from toolkit.facts.pci.config_space import ConfigSpace
 from toolkit.facts.text.identity import Identities
 from toolkit.facts.text.pasted_logs import IMPORTED
-from toolkit.facts.text.scrub_bmc import PREFIX, hidden, names_in
-from toolkit.facts.text.secrets import hide_secrets
+from toolkit.untrusted import read_json
+
+# What opens a door, in any text: passwords, tokens, keys. No verdict rests on any of it.
+# Names of options and of variables tell most of them (rd.iscsi.password=, --api-key, DB_PWD=);
+# others are told by their own form: a hash of crypt(3), GRUB's, a private key, a cloud's token.
+HIDDEN = "hidden"
+_WORD = (
+    r"(?:passw(?:or)?d|passphrase|secret|token|username|credential|superusers"
+    r"|api[_-]?key|access[_-]?key|account[_-]?key|auth[_-]?key|private[_-]?key|client[_-]?key)"
+)
+# Up to a space, or to the next option: "username=bob,password=a;b,domain=x".
+_BARE = r"(?:(?![,;&][\w.-]+=|[,;&]?(?:\s|$))[^\s\"'])+"
+_VALUE = rf"(?:\"(?P<double>(?:[^\"\\\n]|\\.)*)\"|'(?P<single>[^'\n]*)'|(?P<bare>{_BARE}))"
+_STARTS = r"(?<![\w.-])"
+_NAMED = re.compile(
+    rf"(?im){_STARTS}(?P<name>(?P<path>[\w.-]*{_WORD}[\w.-]*)[\"']?\s*[=:][^\S\n]*){_VALUE}"
+)
+# Short words mean this only where a value is given to them.
+_SHORT = re.compile(
+    rf"(?im){_STARTS}(?P<name>(?:[\w.-]*[._-])?(?:pwd|pass|psk|pin)\s*=\s*)(?!/){_VALUE}"
+)
+_OPTION = re.compile(rf"(?im)(?P<name>(?<![\w-])--?[\w-]*{_WORD}[\w-]*[^\S\n]+)(?!-){_VALUE}")
+_OF_FILES = re.compile(r"(?i)key|file|dir|path|name$")
+# Programs with options of one letter.
+_PROGRAMS = ("ipmitool", "sshpass", "curl", "wget", "mysql", "snmp", "ldap")
+_PROGRAM = re.compile(rf"\b(?:{'|'.join(_PROGRAMS)})\w*\b[^\n]*")
+_LETTER = re.compile(r"(\s-[PpUuwc]\s*)(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s-]\S*)")
+_GRUB = re.compile(r"(?m)((?:^|:)[^\S\n]*password(?:_pbkdf2)?[^\S\n]+)[^\s=:]+[^\S\n]+\S+")
+_HEADER = re.compile(
+    r"(?i)((?:authorization|x-auth-token|cookie|x-api-key)[\"']?\s*[:=]\s*[\"']?"
+    r"(?:(?:bearer|basic|token)\s+)?|\bbearer\s+)[\w.~+/=-]{8,}"
+)
+_COMMUNITY = re.compile(r"(?i)(\b(?:r[ow])?community\d?[\s=:]+)[^\s,;]+")
+_IN_URL = re.compile(r"(?:(?<=://)|(?<=netroot=iscsi:))[^/\s\"'<>]+(?=@)")
+_HASH = re.compile(r"\$(?:[1567]|2[abxy]?|gy|y|sha1|argon2\w*)\$[^\s:\"',]+|\bgrub\.pbkdf2\.[\w.]+")
+_TOKENS = (
+    *("akia", "asia", "ghp_", "gho_", "ghs_", "ghr_", "ghu_", "github_pat_", "glpat-", "xox"),
+    *("hf_", "nvapi-", "sk-", "hvs.", "aiza", "eyj"),
+)
+_FORMS = re.compile(
+    r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bgh[pousr]_\w{20,}|\bgithub_pat_\w{20,}|\bglpat-[\w-]{16,}"
+    r"|\bxox[abeprs]-[\w-]{10,}|\bhf_\w{20,}|\bnvapi-[\w-]{20,}|\bsk-[\w-]{20,}|\bhvs\.[\w-]{20,}"
+    r"|\bAIza[\w-]{35}|\beyJ[\w-]{8,}\.[\w-]+\.[\w-]*"
+)
+_PEM = re.compile(
+    r"(?s)(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(?=-----END [A-Z ]*PRIVATE KEY-----|\Z)"
+)
+_PUBLIC = re.compile(
+    r"\b((?:sk-)?(?:ssh-(?:rsa|dss|ed25519)|ecdsa-sha2-\w+)(?:@openssh\.com)? )"
+    r"AAAA[\w+/=]+(?: [^\s\"']+)?"
+)
+
+
+def hide_secrets(text: str) -> str:
+    """The text without the values of passwords, tokens and their like; its lines stay lines."""
+    low = text.lower()
+    for needles, pattern, put in _HIDES:  # most texts hold none: looking for words is quick
+        if any(each in low for each in needles):
+            text = pattern.sub(put, text)
+    return text
+
+
+def _without_value(found: re.Match[str]) -> str:
+    value = found["double"] or found["single"] or found["bare"] or ""
+    # Where the key of a module's signature lies is no secret; what it holds is.
+    path = found.groupdict().get("path") or ""
+    if not value or (value.startswith("/") and _OF_FILES.search(path)):
+        return found[0]
+    quote = '"' if found["double"] else "'" if found["single"] else ""
+    return f"{found['name']}{quote}{HIDDEN}{quote}"
+
+
+_WORDS = (
+    *("passw", "passphrase", "secret", "token", "username", "credential", "superusers"),
+    *(
+        f"{each}{sign}key"
+        for each in ("api", "access", "account", "auth", "private", "client")
+        for sign in ("", "_", "-")
+    ),
+)
+_TAKEN = rf"\1{HIDDEN}"
+# What a text holds, in small letters, where the pattern may fit; in the order of their use.
+_HIDES: tuple[
+    tuple[tuple[str, ...], re.Pattern[str], str | Callable[[re.Match[str]], str]], ...
+] = (
+    (("private key---",), _PEM, lambda found: found[1] + HIDDEN + "\n" * found[0].count("\n")),
+    (("password",), _GRUB, rf"\1{HIDDEN} {HIDDEN}"),
+    (("$", "grub.pbkdf2"), _HASH, HIDDEN),
+    (_TOKENS, _FORMS, HIDDEN),
+    (("@",), _IN_URL, HIDDEN),
+    (_WORDS, _NAMED, _without_value),
+    (_WORDS, _OPTION, _without_value),
+    (("pwd", "pass", "psk", "pin"), _SHORT, _without_value),
+    (_PROGRAMS, _PROGRAM, lambda found: _LETTER.sub(_TAKEN, found[0])),
+    (("authorization", "x-auth-token", "cookie", "x-api-key", "bearer"), _HEADER, _TAKEN),
+    (("community",), _COMMUNITY, _TAKEN),
+    (("ssh-", "ecdsa-sha2-"), _PUBLIC, _TAKEN),
+)
+
+
+# What identifies a site in what its BMCs say: beside what all texts hold, JSON by its keys.
+PREFIX = "bmc"
+_PLACE = re.compile(r"https://(?:\[[^]]*\]|([^/:\s]+))")
+_NAMES = re.compile(r'"(?:HostName|FQDN|ServerName)"\s*:\s*"([^"]+)"')
+# Beside serial numbers, tags and SKU, which vendors put a tag into: those are hidden in all texts.
+_TOLD = re.compile(
+    r'("(?:\w+SKU|\w*NodeI[Dd]|\w*ExpressServiceCode'
+    r"|Admin(?:Name|Email|Phone|OtherInfo)|ServerOtherInfo|ServiceName|ServiceEmail|ServicePhone"
+    r'|\w*LocationInfo|PostalAddress|Contacts?)"\s*:\s*")((?:[^"\\]|\\.)+)(")'
+)
+_FIRMWARE = re.compile(
+    r"(?m)^(?:bios|bmc) .*$"
+)  # versions, of the frame bmc, that may look like addresses
+# A MAC without colons in the name of an attribute: MellanoxNetworkAdapter_A088C2C36F6E__Slot15
+_BARE_MAC = re.compile(r"(?<![0-9A-Za-z-])(?=\d*[A-F])([0-9A-F]{12})(?![0-9A-Za-z])")
+
+Hide = Callable[[str], str]
+
+
+def names_in(frames: Iterable[Frame]) -> Iterator[str]:
+    """Names of hosts that the frames of a BMC hold: its own, and what the machine is called."""
+    for frame in frames:
+        if frame.key.startswith(PREFIX):
+            yield from (each for each in _PLACE.findall(frame.source) if each)
+            if frame.key == "bmc-system":
+                yield from _NAMES.findall(frame.text)
+
+
+def hidden(frame: Frame, hide: Hide, serial: Hide, octets: Hide) -> str:
+    """The text of a BMC's frame with stand-ins.
+
+    :param hide: what hides whatever a text of any kind may hold.
+    :param serial: the stand-in of a serial number, a tag, a word that tells machines apart.
+    :param octets: the stand-in of a MAC with colons.
+    """
+    text = _TOLD.sub(lambda found: found[1] + _told(found[2], serial) + found[3], frame.text)
+    text = _BARE_MAC.sub(lambda found: _bare(found[1], octets), text)
+    if frame.key != "bmc":
+        return hide(text)
+    kept = [found[0] for found in _FIRMWARE.finditer(text)]
+    parts = _FIRMWARE.split(text)
+    lines = [hide(part) for part in parts]
+    return lines[0] + "".join(a + b for a, b in zip(kept, lines[1:], strict=True))
+
+
+def _told(value: str, serial: Hide) -> str:
+    try:
+        plain = read_json(f'"{value}"')
+    except ValueError:
+        plain = value
+    return serial(str(plain))
+
+
+def _bare(mac: str, octets: Hide) -> str:
+    colons = ":".join(mac[at : at + 2] for at in range(0, 12, 2))
+    return octets(colons).replace(":", "").upper()
+
 
 _SERIAL_CAPABILITY = 0x0003  # its eight bytes are the device's serial number, of its MAC mostly
 _ROW = re.compile(r"([0-9a-f]{2,6})(:? )((?:[0-9a-f]{2} ?)+)")

@@ -151,6 +151,21 @@ def fabric_manager_errors(lines: Iterable[str]) -> tuple[Trouble, ...]:
     return tuple(told)
 
 
+_FM_ENDS = re.compile(
+    r"Successfully configured all the available (?P<up>.*NVSwitches)"
+    r"|driver interface version (?P<own>[\d.]+\d) don't match with driver version "
+    r"(?P<driver>[\d.]+\d)"
+    r"|(?P<none>\[NV_WARN_NOTHING_TO_DO\])"
+    r"|(?P<gave_up>failed to configure all the available .*NVSwitches)",
+)
+
+
+def fabric_manager_end(text: str) -> dict[str, str]:
+    """What the fabric manager said last of its start: by "up", "driver", "none" or "gave_up"."""
+    said = [found.groupdict() for found in _FM_ENDS.finditer(text)]
+    return {name: value for name, value in said[-1].items() if value} if said else {}
+
+
 _PEERMEM = re.compile(
     r"\b(?:(successfully loaded|failed to load) nvidia-peermem module|(waiting for) mellanox ofed"
     r"|(Caught signal))"

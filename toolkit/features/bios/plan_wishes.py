@@ -19,9 +19,15 @@ from toolkit.facts.firmware.bios_setting import Exposed
 from toolkit.facts.firmware.redfish_bios import Attribute, Bios
 from toolkit.facts.firmware.redfish_json import Raw
 from toolkit.facts.firmware.redfish_registry import Kind
-from toolkit.facts.firmware.redfish_values import Meaning, Value, meaning_of, squeezed, words_of
-from toolkit.facts.firmware.redfish_wish import Wish as Meant
-from toolkit.facts.firmware.redfish_wish import raw_for
+from toolkit.facts.firmware.redfish_values import (
+    Meaning,
+    Value,
+    meaning_of,
+    raw_for,
+    squeezed,
+    words_of,
+)
+from toolkit.facts.firmware.redfish_values import Wish as Meant
 
 PROFILE = "profile"  # as a word of --set: all that profile and role ask for
 RAW = "raw:"

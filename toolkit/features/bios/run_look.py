@@ -13,8 +13,7 @@ from toolkit.checks.firmware.bios_wanted import wanted
 from toolkit.checks.role import role as role_of
 from toolkit.errors import ApplyError, BmcLogin, NoEvidence, Outcome, ToolkitError, UsageError
 from toolkit.evidence import Evidence, State
-from toolkit.facts.firmware.bmc_identity import Same, same_machine
-from toolkit.facts.firmware.redfish_bmc import BmcMachine
+from toolkit.facts.firmware.redfish_bmc import BmcMachine, Same, same_machine
 from toolkit.facts.node.node import Node
 from toolkit.features.bios.plan import BiosPlan, plan_bios
 from toolkit.features.bios.plan_reading import BiosReading, lines_of

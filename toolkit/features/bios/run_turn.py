@@ -77,7 +77,12 @@ class _Turn:
         if not agreed.plan.pending or agreed.plan.stopped:
             return BiosOutcome(agreed, agreed)
         if hooks.takes_out:
-            self._take_out()
+            try:
+                self._hook(Phase.DRAINING)
+            except NotTaken:
+                self._about_to(Phase.UNTAKEN)
+                raise
+            self._about_to(Phase.DRAINED)
         try:
             done = self._bring(agreed)
         except ToolkitError as why:
@@ -89,14 +94,6 @@ class _Turn:
         else:
             told = "" if done.as_agreed else hooks.stay_out(self.host, "its BIOS is not as agreed")
         return replace(done, steps=(*done.steps, *([told] if told else [])))
-
-    def _take_out(self) -> None:
-        try:
-            self._hook(Phase.DRAINING)
-        except NotTaken:
-            self._about_to(Phase.UNTAKEN)
-            raise
-        self._about_to(Phase.DRAINED)
 
     def _bring(self, agreed: BiosReading) -> BiosOutcome:
         done = BiosOutcome(agreed, agreed)

@@ -33,7 +33,11 @@ def looked_lines(
     lines: list[str] = []
     for looked, hosts in _folded(outcomes):
         lines += [*_head(looked, hosts, paint), *_table(looked.lines, paint, verbose=verbose)]
-        lines += [*_not_exposed(looked.lines), ""]
+        missing = [
+            each.setting.value for each in looked.lines if each.stand is LineState.NOT_EXPOSED
+        ]
+        not_exposed = labelled("not exposed", f" {', '.join(missing)}", indent=2)
+        lines += [*not_exposed, ""]
     return [*lines, *errors(((each.host, each.error) for each in outcomes), paint)]
 
 
@@ -111,11 +115,6 @@ def _cut(text: str) -> str:
     return text if len(text) <= _WIDE else text[: _WIDE - 1] + "…"
 
 
-def _not_exposed(lines: Sequence[BiosLine]) -> list[str]:
-    missing = [each.setting.value for each in lines if each.stand is LineState.NOT_EXPOSED]
-    return labelled("not exposed", f" {', '.join(missing)}", indent=2) if missing else []
-
-
 def _plan_lines(plan: BiosPlan, paint: Painter, *, verbose: bool) -> Iterator[str]:
     if not plan.pending and not plan.blocked:
         yield from labelled("nothing", "all is as asked", indent=2)
@@ -152,8 +151,7 @@ def _blocked(blocked: BlockedWish, paint: Painter) -> Iterator[str]:
     ink = Ink.GREY if blocked.block is BlockKind.NOT_EXPOSED else Ink.RED
     first, *rest = labelled(blocked.block.value, f" {blocked.wish}: {blocked.reason}", indent=2)
     yield from (paint(line, ink) for line in (first, *rest))
-    if blocked.hint:
-        yield from labelled("next", blocked.hint, indent=2)
+    yield from labelled("next", blocked.hint, indent=2)
 
 
 def _outcome_lines(host: str, done: BiosOutcome, paint: Painter) -> Iterator[str]:
@@ -165,8 +163,7 @@ def _outcome_lines(host: str, done: BiosOutcome, paint: Painter) -> Iterator[str
         now = done.after.bios.attributes.get(edit.name)
         value = words_of(now.current) if now else "not there"
         yield from labelled("missed", f"{edit}: is {value} after the start", indent=2)
-    if done.busy:
-        yield from labelled("no reset", done.busy, indent=2)
+    yield from labelled("no reset", done.busy, indent=2)
     for blocked in done.after.plan.blocked:
         yield from _blocked(blocked, paint)
 

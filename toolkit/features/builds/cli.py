@@ -17,9 +17,9 @@ from toolkit.features.builds.cli_packages import (
     AHEAD,
     PACK,
     foretell,
-    headers_of,
     looks_ahead,
     pack_built,
+    packages_of,
     refuse_mixed,
     tell_packages,
 )
@@ -109,6 +109,7 @@ def build(said: Said) -> ExitCode:
       invoke build --cached
       invoke build --kernel 6.1.0-49-amd64 --package deb --out /srv/packages
       invoke build --headers linux-headers-6.12.43-amd64.deb --check
+      invoke build --part peermem --sources kmod-nvidia-open-dkms-580.105.08-1.el9.x86_64.rpm
     """
     session = Session.begin("build", said)
     store = Store(Path(said.text("cache")) if said.text("cache") else default_folder())
@@ -132,7 +133,9 @@ def _carry_out(session: Session, store: Store) -> ExitCode:
         open_place(
             ways, on=said.text("on"), root=said.text("root"), executor=said.text("executor")
         ) as bare,
-        with_headers(bare, headers_of(session)) as laid,
+        with_headers(
+            bare, packages_of(session, "headers"), packages_of(session, "sources")
+        ) as laid,
     ):
         place, needs = laid.place, laid.needs(asked.needs)
         surveyed = graphs_for(place, needs, parts, flags)
@@ -185,13 +188,20 @@ def _request(session: Session, ways: Access) -> BuildRequest:
     if not any(said.text(each) for each in named):
         return BuildRequest((Need(kernels, driver, ofed),))
     with open_fleet(ways) as fleet:
-        outcomes = needs_of(fleet, session.folder, kernels)
+        insist = bool(ofed or said.text("part"))
+        outcomes = needs_of(fleet, session.folder, kernels, insist=insist)
     for outcome in outcomes:
         if outcome.value and outcome.value.remark:
             session.remark(f"note: {outcome.value.remark}")
     needs = shared(each.value for each in outcomes if each.value)
     needs = tuple(
-        replace(each, driver=driver or each.driver, ofed=ofed or each.ofed) for each in needs
+        replace(
+            each,
+            driver=driver or each.driver,
+            ofed=ofed or each.ofed,
+            exports=each.exports if driver in {"", each.driver} else (),
+        )
+        for each in needs
     )
     return BuildRequest(needs, tuple(unread(outcomes)))
 

@@ -33,6 +33,12 @@ AHEAD = (
         many=True,
     ),
     Option(
+        "sources",
+        "",
+        "the source of a driver that is installed without it: .deb, .rpm, .tar.* or a folder",
+        many=True,
+    ),
+    Option(
         "check",
         False,
         "tell by rule whether it will compile, and why; build nothing",
@@ -48,9 +54,9 @@ PACK = (
 )
 
 
-def headers_of(session: Session) -> tuple[str, ...]:
-    """The packages or folders that --headers names."""
-    return tuple(each for each in session.said.text("headers").split(",") if each)
+def packages_of(session: Session, option: str) -> tuple[str, ...]:
+    """The packages or folders that --headers or --sources names."""
+    return tuple(each for each in session.said.text(option).split(",") if each)
 
 
 def looks_ahead(session: Session) -> bool:

@@ -99,12 +99,12 @@ def _trouble(made: StepResult, paint: Painter, verbose: bool) -> list[str]:
     if made.verdict is not None:
         for refusal in made.verdict.refusals:
             lines += labelled("refused", f"{refusal} ({refusal.cause})")
-            lines += labelled("next", refusal.action) if refusal.action else []
+            lines += labelled("next", refusal.action)
         if verbose and made.verdict.passed:
             lines += labelled("gate", f"accepted: {', '.join(made.verdict.accepted)}")
     if made.error is not None:
         lines += labelled("found", str(made.error))
-        lines += labelled("next", made.error.hint) if made.error.hint else []
+        lines += labelled("next", made.error.hint)
     for note in made.notes:
         lines += labelled("note", note)
     if verbose and made.built is not None:
@@ -122,8 +122,8 @@ def _trouble(made: StepResult, paint: Painter, verbose: bool) -> list[str]:
 
 def _failure(failure: BuildFailure, *, excluded: bool) -> list[str]:
     lines = labelled("found", f"{failure.step}: {failure.found}")
-    lines += labelled("cause", failure.cause) if failure.cause else []
-    lines += labelled("next", failure.action) if failure.action else []
+    lines += labelled("cause", failure.cause)
+    lines += labelled("next", failure.action)
     if failure.tail and not excluded:
         lines += labelled("log", f"its last {len(failure.tail)} lines:")
         lines += [f"           | {clean(line)}" for line in failure.tail]
@@ -132,8 +132,7 @@ def _failure(failure: BuildFailure, *, excluded: bool) -> list[str]:
 
 def _blocked(blocked: BlockedPart, paint: Painter) -> list[str]:
     head = f"{paint('blocked '.ljust(8), Ink.RED)} {blocked.part} for {clean(blocked.kernel)}"
-    lines = ["", head, *labelled("found", blocked.found)]
-    return lines + (labelled("next", blocked.hint) if blocked.hint else [])
+    return ["", head, *labelled("found", blocked.found), *labelled("next", blocked.hint)]
 
 
 def _count(run: BuildRun) -> str:
@@ -146,7 +145,7 @@ def _count(run: BuildRun) -> str:
     ]
     words += [f"{len(run.blocked)} blocked"] if run.blocked else []
     if not wanted:
-        why = "no source of a part was found" if run.works else "of no node is known what it needs"
+        why = "no source of a part was found" if run.works else "no node is known to need any"
         return f"nothing to build: {why}."
     return f"{there} of {wanted} {'is' if wanted == 1 else 'are'} there: {', '.join(words)}."
 

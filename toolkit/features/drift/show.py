@@ -44,14 +44,11 @@ def text(outcomes: Sequence[Outcome[Drift]], paint: Painter, *, verbose: bool = 
     lines: list[str] = []
     for (state, shown), hosts in groups.items():
         if shown or state not in {"as wanted", "no GPU"}:
-            lines += [_head(state, hosts, paint), *_table(shown, paint, verbose=verbose), ""]
+            ink = {"drift": Ink.RED, "as wanted": Ink.GREEN}.get(state, Ink.YELLOW)
+            head = f"{paint(state.ljust(10), ink)}{paint(clean(fold(hosts)), Ink.BOLD)}"
+            lines += [head, *_table(shown, paint, verbose=verbose), ""]
     lines += errors([(each.host, each.error) for each in outcomes], paint)
     return "\n".join([*lines, *_summary(outcomes, paint)])
-
-
-def _head(state: str, hosts: Sequence[str], paint: Painter) -> str:
-    ink = {"drift": Ink.RED, "as wanted": Ink.GREEN}.get(state, Ink.YELLOW)
-    return f"{paint(state.ljust(10), ink)}{paint(clean(fold(hosts)), Ink.BOLD)}"
 
 
 def _table(lines: Sequence[DriftLine], paint: Painter, *, verbose: bool) -> Iterator[str]:
@@ -62,24 +59,20 @@ def _table(lines: Sequence[DriftLine], paint: Painter, *, verbose: bool) -> Iter
     )
     yield (" " * _INDENT + (" " * _GAP).join(heads)).rstrip()
     for line in lines:
-        yield from _line(line, paint)
+        # One property; a path that its column does not hold has a line of its own.
+        name = clean(line.name)
+        if len(name) > _WIDTHS[0] and " " not in name:
+            yield from wrapped(name, first=" " * _INDENT, rest=" " * _INDENT, cell=True)
+            name = ""
+        plain = (Cell(name, DriftStanding.SAME), Cell(line.wanted, DriftStanding.SAME))
+        cells = (*plain, line.on_disk, line.in_effect)
+        columns = [_cell(cell, width, paint) for cell, width in zip(cells, _WIDTHS, strict=True)]
+        blank = [" " * width for width in _WIDTHS]
+        for row in zip_longest(*columns):
+            parts = [part or empty for part, empty in zip(row, blank, strict=True)]
+            yield (" " * _INDENT + (" " * _GAP).join(parts)).rstrip()
         if verbose and line.hint:
             yield from wrapped(f"next: {line.hint}", first=_FURTHER, rest=_FURTHER)
-
-
-def _line(line: DriftLine, paint: Painter) -> Iterator[str]:
-    """One property; a path that its column does not hold has a line of its own."""
-    name = clean(line.name)
-    if len(name) > _WIDTHS[0] and " " not in name:
-        yield from wrapped(name, first=" " * _INDENT, rest=" " * _INDENT, cell=True)
-        name = ""
-    plain = (Cell(name, DriftStanding.SAME), Cell(line.wanted, DriftStanding.SAME))
-    cells = (*plain, line.on_disk, line.in_effect)
-    columns = [_cell(cell, width, paint) for cell, width in zip(cells, _WIDTHS, strict=True)]
-    blank = [" " * width for width in _WIDTHS]
-    for row in zip_longest(*columns):
-        parts = [part or empty for part, empty in zip(row, blank, strict=True)]
-        yield (" " * _INDENT + (" " * _GAP).join(parts)).rstrip()
 
 
 def _cell(cell: Cell, width: int, paint: Painter) -> list[str]:

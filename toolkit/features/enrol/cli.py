@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from toolkit.cli.options import HOSTS, REACH, Option, Said
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, UsageError
-from toolkit.features.enrol.io import ROOTS_OWN
 from toolkit.features.enrol.plan import AT_THE_CONSOLE, Enrolling, EnrolStanding, EnrolWish
 from toolkit.features.enrol.run import (
+    ROOTS_OWN,
     EnrolReading,
     as_looked,
     look,

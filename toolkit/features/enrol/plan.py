@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from toolkit.errors import NoEvidence, Unsupported
-from toolkit.facts.firmware.mok import Mok
-from toolkit.facts.firmware.secureboot import Enrolment, SecureBoot
+from toolkit.facts.firmware.secureboot import Enrolment, Mok, SecureBoot
 
 # Word for word as MokManager shows it; its first screen waits for ten seconds only.
 AT_THE_CONSOLE = (

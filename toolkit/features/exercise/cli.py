@@ -62,6 +62,7 @@ EXERCISE = (
     Option("from_", "", "judge an earlier run again, by its folder; no host is asked"),
     Option("past", False, "what earlier runs measured on these hosts; moves nothing"),
     Option("html", "", "with --pairs: write the matrix of pairs into this page", file=True),
+    Option("fabric", "", "with --pairs: what ibnetdiscover printed, which names leaves"),
     Option("verbose", False, "what was shown, assumed and predicted for every test", "v"),
     Option(
         "json",
@@ -113,7 +114,12 @@ def exercise(said: Said) -> ExitCode:
     if said.flag("register"):
         return _registered(Session.begin("exercise", said))
     refuse_inside(said, "data is moved by the node's own tools", "add --register, which enters it")
-    session = Session.begin("exercise", said)
+    return _judged_or_measured(Session.begin("exercise", said), threshold, wanted)
+
+
+def _judged_or_measured(session: Session, threshold: float, wanted: float | None) -> ExitCode:
+    """An earlier run again, a set in pairs, or two nodes."""
+    said = session.said
     if said.text("from_"):
         return _judged_again(session, threshold, wanted)
     way, most, every = _way(said), said.number("gigabytes", 500), said.flag("every")
@@ -127,8 +133,9 @@ def exercise(said: Said) -> ExitCode:
 def _way(said: Said) -> PairWay | None:
     """:raises UsageError: for a way that there is not, and what says nothing without one."""
     text = said.text("pairs")
-    if not text and said.text("html"):
-        raise _no_matrix()
+    for option in ("html", "fabric"):
+        if not text and said.text(option):
+            raise _no_pairs(option)
     if not text and said.text("max_unavailable"):
         raise UsageError("--max-unavailable is for many pairs", hint="say --pairs bisect, too")
     try:
@@ -149,8 +156,8 @@ def _refuse_pairs(said: Said) -> None:
             )
 
 
-def _no_matrix() -> UsageError:
-    return UsageError("--html is of the pairs of a set", hint="say --pairs all, too")
+def _no_pairs(option: str) -> UsageError:
+    return UsageError(f"--{option} is of the pairs of a set", hint="say --pairs all, too")
 
 
 def _registered(session: Session) -> ExitCode:
@@ -183,7 +190,7 @@ def _judged_again(session: Session, threshold: float, wanted: float | None) -> E
     if any(each.test.number >= OF_A_RUN for each in results):
         return pairs_again(session, evidence, results, threshold)
     if session.said.text("html"):
-        raise _no_matrix()
+        raise _no_pairs("html")
     code, why = code_of(evidence, results)
     sheet = ExerciseReport(tuple(evidence), results, None, threshold, code, session.now, {})
     return _told(session, replace(sheet, troubles=(why,) if why else ()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -17,7 +18,7 @@ from toolkit.features.exercise.plan_bisect import Bisect, FixedRounds, PairLedge
 from toolkit.features.exercise.plan_judge import JudgedTest
 from toolkit.features.exercise.plan_pairs import Ends, PairSet, PairWay, rounds, turns
 from toolkit.features.exercise.plan_past import Decline, declines
-from toolkit.features.exercise.plan_rails import ExerciseNode
+from toolkit.features.exercise.plan_rails import ExerciseNode, fabric_frame, parse_fabric
 from toolkit.features.exercise.run import FILE, NodeReading, count_gpus, earlier, read_all
 from toolkit.features.exercise.run_pairs import (
     PairRounds,
@@ -52,10 +53,11 @@ def pairs_measured(
 ) -> ExitCode:
     """Run the pairs of a set, and tell what came of them."""
     said = session.said
+    fabric = _fabric(said.text("fabric"))
     with fleet(said) as opened:
         if len(opened.hosts) < 2:
             raise UsageError("pairs are of two hosts or more", hint="--hosts gpu[001-128]")
-        looked = read_all(opened)
+        looked = [each.map(partial(_with_fabric, fabric)) for each in read_all(opened)]
         views, left = taking_part(looked, not_idle(opened), over_jobs=judging.over_jobs)
         pairs = PairSet(views, terms)
         ahead = _ahead(way, pairs)
@@ -74,6 +76,26 @@ def pairs_measured(
         ran = run_pairs(meant, looked, pairs, rounds_of, terms=judging, how=how)
     ran.left.update(left)
     return _told(session, *_reported(way, sheet, ran, looked, views))
+
+
+def _fabric(file: str) -> dict[int, list[str]]:
+    """:raises UsageError: no switch with an HCA is told in it; no node has been asked then."""
+    try:
+        found = parse_fabric(Path(file).read_text("utf-8", "replace").split("\n") if file else ())
+    except OSError as why:
+        raise UsageError(f"--fabric {file}: {why.strerror or why}", hint="name a file") from why
+    if file and not found:
+        raise UsageError(
+            f"--fabric {file}: it tells of no HCA at a switch", hint=f"ibnetdiscover > {file}"
+        )
+    return found
+
+
+def _with_fabric(fabric: Mapping[int, list[str]], reading: NodeReading) -> NodeReading:
+    if not fabric:
+        return reading
+    told = fabric_frame(fabric, Node(reading.evidence))
+    return replace(reading, look=reading.look.plus([told]))
 
 
 def _reported(

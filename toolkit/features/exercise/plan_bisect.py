@@ -6,8 +6,8 @@ by that, and a part is named once four runs with good partners fell short and no
 So a run that was disturbed names nobody: it would have to be disturbed four times.
 
 A wider part is named in place of its ends where none of these came right: the node of several
-HCAs, the subnet or the rail of several nodes. A narrower one where host memory did well on the
-same ports: then it is the GPU, or its way to the HCA.
+HCAs, the leaf, the subnet or the rail of several nodes. A narrower one where host memory did well
+on the same ports: then it is the GPU, or its way to the HCA.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ _EMPTY = 3  # rounds in which nothing was left to be run first, before that is o
 
 
 class PartKind(StrEnum):
+    LEAF = "leaf"
     SUBNET = "subnet"  # its leaf, where each leaf is one
     RAIL = "rail"  # the HCAs of one name
     NODE = "node"
@@ -86,6 +87,7 @@ class PairLedger:
         found: list[NamedPart] = []
         left = {end for end in self.short if end not in self.good}
         wide: tuple[tuple[PartKind, Callable[[PairEnd], str]], ...] = (
+            (PartKind.LEAF, lambda end: end.leaf),
             (PartKind.SUBNET, lambda end: end.subnet),
             (PartKind.RAIL, lambda end: end.hca),
             (PartKind.NODE, lambda end: end.host),

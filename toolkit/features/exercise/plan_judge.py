@@ -17,8 +17,8 @@ from toolkit.facts.rdma.devices import Kind as DeviceKind
 from toolkit.facts.rdma.devices import RdmaDevice
 from toolkit.facts.rdma.exercise import End, Kind, Measured, Role, Said, Test
 from toolkit.facts.rdma.perftest import parse_perftest_run
-from toolkit.facts.rdma.perftest_trouble import PerftestTrouble, Why, parse_perftest_trouble
-from toolkit.facts.rdma.ucx_perf import parse_ucx_perf
+from toolkit.facts.rdma.perftest_text import PerftestTrouble, Why, parse_perftest_trouble
+from toolkit.facts.rdma.ucx import parse_ucx_perf
 from toolkit.features.exercise.plan_proof import (
     Point,
     ProofState,
@@ -31,10 +31,10 @@ from toolkit.features.exercise.plan_proof import (
 )
 from toolkit.features.predict.plan.totals import read_node
 from toolkit.throughput.estimate import Estimate, Layer, Unit, estimate, lasting
-from toolkit.throughput.host import host_bandwidth, host_bound, sure_of
 from toolkit.throughput.inputs import Load, PairInputs
 from toolkit.throughput.model import verbs_latency
 from toolkit.throughput.pair import predict_pair
+from toolkit.throughput.ports import host_bandwidth, host_bound, sure_of
 
 _FETCHES = frozenset({(Role.DRIVE, "ib_write_bw"), (Role.DRIVE, "ucx_perftest")}) | {
     (Role.SERVE, "ib_read_bw")
@@ -211,7 +211,7 @@ def _judge_one(
         goal = told.estimate.value
     ratio = _ratio(figure.value, goal, unit)
     result = JudgedTest(
-        test, Status.NA, _shown(figure.value, unit), figure.value, unit, told, ratio, "", points,
+        test, Status.NA, shown(figure.value, unit), figure.value, unit, told, ratio, "", points,
         troubles,
     )  # fmt: skip
     weighed = _weighed(result, threshold)
@@ -226,8 +226,8 @@ def _weighed(result: JudgedTest, threshold: float) -> JudgedTest:
     if refuted:
         return replace(result, status=Status.FAIL, suspect=f"a silent fallback: {refuted[0]}")
     if result.test.kind is Kind.COLLECTIVE:
-        shown = any(each.proof is ProofState.SHOWN for each in result.points)
-        return replace(result, status=Status.PASS if shown else Status.UNKNOWN)
+        proven = any(each.proof is ProofState.SHOWN for each in result.points)
+        return replace(result, status=Status.PASS if proven else Status.UNKNOWN)
     if result.ratio is None:
         # Where nothing predicts a bandwidth nobody knows whether it is good; of latency likewise.
         return replace(result, status=Status.UNKNOWN)
@@ -262,7 +262,7 @@ def _beside(result: JudgedTest, others: Sequence[JudgedTest]) -> JudgedTest:
     twin = next((each for each in others if _twins(each.test, result.test)), None)
     if twin is None or not twin.value or result.unit is Unit.US:
         return result
-    share, beside = result.value / twin.value, _shown(twin.value, twin.unit)
+    share, beside = result.value / twin.value, shown(twin.value, twin.unit)
     if result.status is Status.FAIL and not result.suspect:
         low = twin.status is Status.FAIL
         way = "the wire or the HCA: host memory is as slow" if low else ""
@@ -348,5 +348,6 @@ def _troubles(measured: Measured) -> list[str]:
     ]
 
 
-def _shown(value: float, unit: Unit) -> str:
+def shown(value: float, unit: Unit) -> str:
+    """ "48.3 GB/s"; small figures with three digits."""
     return f"{value:.3g} {unit}" if value < 10 else f"{value:.1f} {unit}"

@@ -56,6 +56,7 @@ class PairEnd:
     hca: str
     gpu: str = ""  # "0000:18:00.0"; "" for host memory
     subnet: str = ""  # of its IPv4 address; "" where it has none
+    leaf: str = ""  # the switch at its port; "" where no LLDP tells
 
     def __str__(self) -> str:
         return f"{self.host} {self.hca}"
@@ -228,7 +229,8 @@ class PairSet:
             near = nearest_gpu(view, end.hca) if gpu_buffer(view)[0] else None
             device = next(each for each in devices(view) if each.name == end.hca)
             subnet = next(iter(sorted(subnets(view, device))), "")
-            known = PairEnd(end.host, end.hca, near.gpu if near else "", subnet)
+            gpu = near.gpu if near else ""
+            known = PairEnd(end.host, end.hca, gpu, subnet, view.leaf(device))
             self._ends[end.host, end.hca] = known
         return known
 

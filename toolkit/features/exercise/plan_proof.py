@@ -12,12 +12,11 @@ from enum import StrEnum
 from typing import Any
 
 from toolkit.errors import read_or
-from toolkit.facts.nccl.nccl_log import network_edges
-from toolkit.facts.nccl.nccl_log_reader import parse_nccl_log
+from toolkit.facts.nccl.nccl_log import network_edges, parse_nccl_log
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.devices import Kind, RdmaDevice
 from toolkit.facts.rdma.exercise import End, Measured, Role, Said, Test
-from toolkit.facts.rdma.hca_counters import Moved
+from toolkit.facts.rdma.hca_health import Moved
 from toolkit.facts.rdma.perftest import Memory, parse_perftest_memory
 from toolkit.facts.rdma.roce import Gid
 from toolkit.throughput.estimate import Unit

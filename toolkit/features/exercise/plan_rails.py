@@ -6,12 +6,14 @@ other node that it can reach.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Interface
 
 from toolkit.checks.consumers.path import dmabuf_gap, peermem_gap
 from toolkit.errors import read_or
-from toolkit.evidence import Evidence, State
+from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.gpu.driver import normal_address
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.pairs import NamedPair
@@ -52,6 +54,48 @@ class ExerciseNode:
                 if not one.ip.is_loopback and not one.ip.is_link_local:
                     found.append((words[1], one))
         return tuple(found)
+
+    def leaf(self, device: RdmaDevice) -> str:
+        """The switch at its port, by LLDP or the fabric's list; "" where none is told, or several.
+
+        Source: lldpd src/client/kv_writer.c and display.c.
+        """
+        told = map(_NEIGHBOUR.fullmatch, _lines(self.look, "exercise-leaves"))
+        found = {each[2] for each in told if each and each[1] in device.netdevs}
+        fabric = parse_fabric(_lines(self.look, FABRIC)).get(device.guids[0], ())
+        found |= {each[1] for each in map(_SWITCH.match, fabric) if each}
+        return found.pop() if len(found) == 1 else ""
+
+
+FABRIC = "exercise-fabric"
+_NEIGHBOUR = re.compile(r"lldp\.(.+)\.chassis\.name=(.+)")
+_SWITCH = re.compile(r'Switch\s+\d+ "S-[0-9a-f]+"\s+# "(.+)" (?:enhanced|base) port 0 ')
+_AT_SWITCH = re.compile(r'\[\d+\](?:\[ext \d+\])?\s+"H-([0-9a-f]{1,16})"\[')
+
+
+def parse_fabric(lines: Iterable[str]) -> dict[int, list[str]]:
+    """Read what ibnetdiscover printed: by GUID of an HCA the lines of its switches and its own.
+
+    Source: rdma-core infiniband-diags/ibnetdiscover.c, out_switch_detail and out_switch_port.
+    """
+    found: dict[int, list[str]] = {}
+    switch = ""
+    for line in lines:
+        if _SWITCH.match(line):
+            switch = line
+        elif not line.strip():
+            switch = ""
+        elif switch and (port := _AT_SWITCH.match(line)):
+            found.setdefault(int(port[1], 16), []).extend((switch, line, ""))
+    return found
+
+
+def fabric_frame(fabric: Mapping[int, list[str]], node: Node) -> Frame:
+    """What the list of a fabric has of one node's HCAs, word for word."""
+    none: tuple[RdmaDevice, ...] = ()
+    own = (fabric.get(each.guids[0], ()) for each in read_or(lambda: node.rdma_devices, none))
+    text = "".join(f"{line}\n" for lines in own for line in lines)
+    return Frame(FABRIC, State.OK, "ibnetdiscover", text)
 
 
 @dataclass(frozen=True, slots=True)

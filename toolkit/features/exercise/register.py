@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from toolkit.checks.check import Status, Verdict
+from toolkit.checks.consumers.chosen import taken
 from toolkit.checks.consumers.path import dmabuf_nic
-from toolkit.checks.consumers.taken import taken
 from toolkit.checks.rdma.registration import by_dmabuf, by_peermem
 from toolkit.errors import ExitCode, NoEvidence, Outcome, Unparsable, worst
 from toolkit.evidence import INSIDE, Evidence

@@ -25,7 +25,7 @@ from toolkit.evidence import Evidence, Frame
 from toolkit.facts.modules.module_users import parse_users
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.exercise import Buffer, Kind, Role, Test, frames_of, parse_exercise
-from toolkit.facts.rdma.measured import SIMULATED, MeasuredPair
+from toolkit.facts.rdma.perftest import SIMULATED, MeasuredPair
 from toolkit.features.exercise import io as reach
 from toolkit.features.exercise.plan import (
     Exercise,
@@ -154,8 +154,7 @@ def run(
 ) -> ExerciseRun:
     """Run the tests one after the other; what each end said is kept as it comes.
 
-    Before each of them the nodes are asked again who is at work: an operator takes time to
-    answer, and many tests take minutes.
+    Before each the nodes are asked again who is at work: answers and tests take minutes.
 
     :param over_jobs: nobody is asked: the operator has said that jobs are not in the way.
     :raises AtWork: a job began before the first test; one that begins later ends them.

@@ -11,7 +11,7 @@ from toolkit.checks.check import Status
 from toolkit.errors import ExitCode
 from toolkit.facts.rdma.exercise import Kind, Test
 from toolkit.features.exercise.plan import Exercise, settings_of, words_of
-from toolkit.features.exercise.plan_judge import JudgedTest
+from toolkit.features.exercise.plan_judge import JudgedTest, shown
 from toolkit.features.exercise.plan_past import Decline
 from toolkit.features.exercise.plan_proof import Earlier, ProofState
 from toolkit.report.document import Json, envelope, picked
@@ -80,11 +80,6 @@ def _row(each: JudgedTest, before: EarlierFigures | None) -> tuple[str, ...]:
         f"{each.ratio:.2f}" if each.ratio is not None else "-",
         f"{shown(before.value, unit)} on {before.when[:10]}" if before else "-",
     )
-
-
-def shown(value: float, unit: Unit) -> str:
-    """ "48.3 GB/s"; small figures with three digits."""
-    return f"{value:.3g} {unit}" if value < 10 else f"{value:.1f} {unit}"
 
 
 def _short(test: Test) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from toolkit.features.exercise.plan_judge import shown
 from toolkit.features.exercise.plan_pairs import RanPair
 from toolkit.features.exercise.plan_past import Decline
-from toolkit.features.exercise.show import shown
 from toolkit.features.exercise.show_pairs import PairsReport, worst_of
 from toolkit.report.pages import render
 from toolkit.throughput.estimate import Unit

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 
 from toolkit.checks.check import Status
 from toolkit.features.exercise.plan_bisect import NamedPart, PairLedger, possible
-from toolkit.features.exercise.plan_judge import JudgedTest
+from toolkit.features.exercise.plan_judge import JudgedTest, shown
 from toolkit.features.exercise.plan_pairs import Ends, PairRun, RanPair
-from toolkit.features.exercise.show import shown
 from toolkit.hosts.host import fold
 from toolkit.plural import counted
 from toolkit.report.document import Json, picked

@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from toolkit.cli.options import RUN, Option, Said
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, worst
-from toolkit.features.history.show import (
-    HostRow,
-    RunRow,
-    TurnRow,
-    history_table,
-    run_lines,
-    runs_document,
-    runs_table,
-    verified_document,
-)
-from toolkit.hosts.host import select
+from toolkit.hosts.host import fold, select
 from toolkit.plural import counted
-from toolkit.report.document import dumps
-from toolkit.report.table import Painter, clean, wants_colour
+from toolkit.report.document import Json, dumps, picked
+from toolkit.report.table import Ink, Painter, clean, columns, labelled, wants_colour
 from toolkit.rollout.history import (
     PastRun,
     Unread,
@@ -36,6 +26,194 @@ from toolkit.rollout.history import (
 from toolkit.rollout.journal import Event, by_host
 from toolkit.untrusted import read_json
 from toolkit.verbs.access import state_dir
+
+# Runs of the past, for a person and for machines: docs/runs.schema.json.
+SCHEMA = "gdr-toolkit/runs/1"
+_INK = {"ended": Ink.GREEN, "running": Ink.BOLD, "stopped": Ink.YELLOW, "broken off": Ink.RED}
+_WHO, _WIDEST = 14, 18  # characters of who and why in the table
+
+
+@dataclass(frozen=True, slots=True)
+class HostRow:
+    """One host in one run."""
+
+    name: str
+    phase: str
+    batch: int  # from 1; 0 where it was in none
+    events: tuple[tuple[str, str, str, str], ...] = ()  # time, phase, boot id, detail
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRow:
+    """One controller's time with a run."""
+
+    who: str
+    began: str
+    ended: str | None
+    how: str | None
+    code: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One run, as it is told of."""
+
+    id: str
+    began: str  # ISO 8601, UTC
+    who: str
+    verb: str
+    state: str
+    reason: str
+    hosts: tuple[HostRow, ...]
+    turns: tuple[TurnRow, ...] = ()
+    undoes: str = ""
+    words: Mapping[str, Json] = field(default_factory=dict)
+
+    def count(self, *phases: str) -> int:
+        return sum(host.phase in phases for host in self.hosts)
+
+
+def runs_table(rows: Sequence[RunRow], paint: Painter) -> list[str]:
+    """One line a run. Counts: hosts that were to be changed, done, failed."""
+    head = ("run", "who", "hosts", "done", "failed", "state", "reason")
+    cells = [_cells(row) for row in rows]
+    table = columns([head, *cells])
+    lines = [paint(table[0], Ink.GREY)]
+    for line, row in zip(table[1:], rows, strict=True):
+        ink = _INK.get(row.state, Ink.BOLD)
+        lines.append(line.replace(f"  {row.state}", f"  {paint(row.state, ink)}", 1))
+    return lines
+
+
+def _cells(row: RunRow) -> tuple[str, ...]:
+    touched = sum(host.batch > 0 for host in row.hosts)
+    reason = clean(row.reason)
+    if len(reason) > _WIDEST:
+        reason = reason[: _WIDEST - 3] + "..."
+    counts = (str(touched), str(row.count("done")), str(row.count("failed")))
+    return (row.id, clean(row.who)[:_WHO], *counts, row.state, reason)
+
+
+def run_lines(row: RunRow, paint: Painter) -> list[str]:
+    """One run in full: who, why, how it ended, and where each host was left."""
+    lines = [f"{paint(row.id, Ink.BOLD)}  {row.verb}, {row.state}"]
+    lines += labelled("who", f"{row.who}, {_time(row.began)}", indent=2)
+    lines += labelled("why", row.reason, indent=2)
+    lines += labelled("undoes", row.undoes, indent=2)
+    for turn in row.turns:
+        lines += labelled("turn", _turn(turn), indent=2)
+    lines.append("")
+    # A line for hosts of one batch that were left at the same point.
+    groups: dict[tuple[int, str], list[str]] = {}
+    for host in row.hosts:
+        groups.setdefault((host.batch, host.phase), []).append(host.name)
+    cells = [
+        (f"batch {batch}" if batch else "no batch", phase, str(len(names)), clean(fold(names)))
+        for (batch, phase), names in sorted(groups.items(), key=lambda each: each[0][0] or 9999)
+    ]
+    by_phase = columns([("batch", "left at", "count", "hosts"), *cells])
+    lines += by_phase
+    for host in row.hosts:
+        lines += _trouble(host, paint)
+    return lines
+
+
+def _turn(turn: TurnRow) -> str:
+    if turn.ended is None:
+        return f"{turn.who} from {_time(turn.began)}: no end is written down"
+    ended = f"exit code {turn.code}, {turn.how}"
+    return f"{turn.who} from {_time(turn.began)} to {_time(turn.ended)}: {ended}"
+
+
+def _trouble(host: HostRow, paint: Painter) -> list[str]:
+    """Why a host failed, in the words of its error; what fails on it otherwise."""
+    if host.phase != "failed" or not host.events:
+        return []
+    told = _detail(host.events[-1][3])
+    lines = ["", f"{paint('failed', Ink.RED)}   {clean(host.name)}"]
+    error, fails = str(told.get("error", "")), told.get("fails")
+    for number, line in enumerate(error.split("\n")):
+        lines += labelled("" if number else "found", line)
+    lines += labelled("next", str(told.get("hint") or ""))
+    if isinstance(fails, list):
+        lines += labelled("fails", ", ".join(map(str, fails)))
+    for name in ("missed", "blocked"):
+        listed = told.get(name)
+        for each in listed if isinstance(listed, list) else []:
+            lines += labelled(name, str(each))
+    return lines + labelled("no reset", str(told.get("busy") or ""))
+
+
+def history_table(rows: Iterable[tuple[str, RunRow]], paint: Painter) -> list[str]:
+    """:param rows: host and run, newest run first."""
+    cells = []
+    for name, row in rows:
+        host = next(each for each in row.hosts if each.name == name)
+        reason = clean(row.reason)[:_WIDEST]
+        cells.append((clean(name), row.id, host.phase, clean(row.who)[:_WHO], reason))
+    table = columns([("host", "run", "left at", "who", "reason"), *cells])
+    return [paint(table[0], Ink.GREY), *table[1:]]
+
+
+def runs_document(rows: Iterable[RunRow], unread: Mapping[str, str]) -> dict[str, Json]:
+    """The document for machines.
+
+    :param unread: runs whose journals cannot be read, and why.
+    """
+    return {
+        "schema": SCHEMA,
+        "runs": [_json(row) for row in rows],
+        "unread": [{"id": name, "why": why} for name, why in unread.items()],
+    }
+
+
+def verified_document(
+    found: Iterable[tuple[str, Sequence[str], str]], unread: Mapping[str, str]
+) -> dict[str, Json]:
+    """The same document for ``--verify``: of each journal, whether it is as it was written.
+
+    :param found: a run's id, what was changed by other hands, and what else is to be said of it.
+    :param unread: as above.
+    """
+    rows: list[Json] = [
+        {"id": name, "intact": not broken, "broken": list(broken), "note": note}
+        for name, broken, note in found
+    ]
+    return runs_document((), unread) | {"verified": rows}
+
+
+def _json(row: RunRow) -> Json:
+    return {
+        **picked(row, "id began who verb state reason undoes words"),
+        "turns": [picked(each, "who began ended how exit_code=code") for each in row.turns],
+        "hosts": [
+            {
+                **picked(host, "name phase batch"),
+                "events": [
+                    {"time": time, "phase": phase, "boot_id": boot_id, "detail": _detail(detail)}
+                    for time, phase, boot_id, detail in host.events
+                ],
+            }
+            for host in row.hosts
+        ],
+    }
+
+
+def _detail(text: str) -> Mapping[str, Json]:
+    """What was written with an event; words that are no JSON are a text."""
+    if not text:
+        return {}
+    try:
+        loaded = read_json(text)
+    except ValueError:
+        return {"text": text}
+    return loaded if isinstance(loaded, dict) else {"text": text}
+
+
+def _time(stamp: str) -> str:
+    """ "2026-11-21 22:00:03" for an ISO time; UTC."""
+    return stamp[:19].replace("T", " ")
+
 
 _NONE = "no run has left a journal yet"
 JSON = Option("json", False, "one JSON document on standard output (docs/runs.schema.json)")

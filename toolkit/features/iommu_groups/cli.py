@@ -60,8 +60,7 @@ def _group(switch: Switch, told: Switching, paint: Painter) -> Iterator[str]:
     yield from labelled("devices", devices)
     for obstacle in switch.obstacles:
         yield from labelled("because", obstacle.text)
-        if obstacle.hint:
-            yield from labelled("next", obstacle.hint)
+        yield from labelled("next", obstacle.hint)
 
 
 DOMAINS = (

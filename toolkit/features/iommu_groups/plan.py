@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from toolkit.errors import ExitCode, NoEvidence, Unsupported
-from toolkit.facts.modules.module_users import Mount, Way
+from toolkit.facts.modules.module_users import Way
 from toolkit.facts.pci.iommu import Domain
 from toolkit.facts.pci.iommu_groups import CarriedDevice, Domains, Group, GroupDevice
 from toolkit.features.reload.plan_obstacles import ObstacleKind, ReloadObstacle, uses
@@ -146,7 +146,8 @@ def _switch(domains: Domains, group: Group, to: Domain, *, ssh: bool) -> Switch:
         return switch
     found = [*_kernel(domains, switch)]
     if not switch.live:
-        carried = _below(domains, group)
+        addresses = frozenset(device.address for device in group.devices)
+        carried = tuple(each for each in domains.carried if each.below(addresses))
         found += [
             *_drivers(group),
             *_ways(domains, carried, ssh=ssh),
@@ -154,11 +155,6 @@ def _switch(domains: Domains, group: Group, to: Domain, *, ssh: bool) -> Switch:
             *_users(domains, carried),
         ]
     return Switch(group, to, tuple(dict.fromkeys(found)))
-
-
-def _below(domains: Domains, group: Group) -> tuple[CarriedDevice, ...]:
-    addresses = frozenset(device.address for device in group.devices)
-    return tuple(each for each in domains.carried if each.below(addresses))
 
 
 def _kernel(domains: Domains, switch: Switch) -> Iterator[ReloadObstacle]:
@@ -257,14 +253,11 @@ def _disks(domains: Domains, carried: tuple[CarriedDevice, ...]) -> Iterator[Rel
         text = f"{disk.name} is a disk of a server ({disk.module})"
         yield ReloadObstacle(ObstacleKind.MOUNT, disk.name, text, "disconnect it first")
     for mount in domains.holding.mounts:
-        if _by_rdma(mount):
+        asked = re.search(r"(^|,)(proto=)?rdma(,|$)", mount.options)
+        by_rdma = asked is not None or "@o2ib" in mount.source
+        if by_rdma:
             text = f"{mount.point} is mounted ({mount.type}) by RDMA"
             yield ReloadObstacle(ObstacleKind.MOUNT, mount.point, text, f"umount {mount.point}")
-
-
-def _by_rdma(mount: Mount) -> bool:
-    asked = re.search(r"(^|,)(proto=)?rdma(,|$)", mount.options)
-    return asked is not None or "@o2ib" in mount.source
 
 
 def _users(domains: Domains, carried: tuple[CarriedDevice, ...]) -> Iterator[ReloadObstacle]:

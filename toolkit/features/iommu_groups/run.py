@@ -61,7 +61,21 @@ def change(
     ]
 
     def work(host: Host, transport: Transport) -> Switching:
-        return _change(transport, before[host.name], asked)
+        now = before[host.name]
+        ready = now.switching.ready
+        text = reach.change_script(
+            now.look, [each.word for each in ready], asked.wait_s, asked.audit
+        )
+        changed = reach.change(transport, text)
+        after = {each.number: each.domain for each in parse_groups(changed.groups)}
+        wrong = [each for each in ready if after.get(each.group.number) is not each.to]
+        if wrong:
+            told = ", ".join(f"{e.group.number}: {after.get(e.group.number)}" for e in wrong)
+            raise ApplyError(
+                f"{transport.name}: groups have another domain than they were given: {told}",
+                hint="look again: iommu --check",
+            )
+        return replace(now.switching, steps=changed.steps, done=True)
 
     done: dict[str, Outcome[Switching]] = {}
     if meant:
@@ -72,19 +86,3 @@ def change(
 def seen(looked: Outcome[GroupsReading]) -> Outcome[Switching]:
     """What is told of a node that was only looked at."""
     return Outcome(looked.host, looked.value.switching if looked.value else None, looked.error)
-
-
-def _change(transport: Transport, now: GroupsReading, asked: GroupsRequest) -> Switching:
-    """:raises ApplyError: a step failed, or a group has not the domain that it was given."""
-    ready = now.switching.ready
-    text = reach.change_script(now.look, [each.word for each in ready], asked.wait_s, asked.audit)
-    changed = reach.change(transport, text)
-    after = {each.number: each.domain for each in parse_groups(changed.groups)}
-    wrong = [each for each in ready if after.get(each.group.number) is not each.to]
-    if wrong:
-        told = ", ".join(f"{e.group.number}: {after.get(e.group.number)}" for e in wrong)
-        raise ApplyError(
-            f"{transport.name}: groups have another domain than they were given: {told}",
-            hint="look again: iommu --check",
-        )
-    return replace(now.switching, steps=changed.steps, done=True)

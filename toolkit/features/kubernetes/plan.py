@@ -16,7 +16,7 @@ from hashlib import sha256
 
 from toolkit import __version__
 from toolkit.errors import NoEvidence, Unsupported, UsageError
-from toolkit.facts.cluster import Cluster
+from toolkit.facts.kube import Cluster
 from toolkit.facts.node.node import Node
 from toolkit.plan.templates import render_document
 

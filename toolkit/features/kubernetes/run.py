@@ -22,7 +22,7 @@ from toolkit.errors import (
     UsageError,
 )
 from toolkit.evidence import Evidence, Frame, State
-from toolkit.facts.cluster import Cluster, parse_cluster
+from toolkit.facts.kube import Cluster, parse_cluster
 from toolkit.facts.node.node import Node
 from toolkit.facts.text.pod_logs import parse_carried, parse_pod_logs
 from toolkit.features.kubernetes.io import KubeCluster, Kubectl, pod_files

@@ -62,6 +62,9 @@ def nic(said: Said) -> ExitCode:
     asked = _request(session)
     planned = bool(said.text("set") or said.text("undo"))
     with fleet(said) as opened:
+        if strangers := [h.name for h in opened.hosts if asked.back and h.name not in asked.back]:
+            what = f"run {said.text('undo')} wrote nothing on {', '.join(strangers)}"
+            raise UsageError(what, hint="nothing was done: leave them out of --hosts")
         looked = look(opened, asked)
         if not (planned and said.flag("apply")) or said.dry or broken_off(looked):
             rolled = Rolled({each.host: seen(each) for each in looked})

@@ -14,7 +14,7 @@ from toolkit.compat.nic import number, port_of, setting, without_port
 from toolkit.compat.reader import Compat, maker
 from toolkit.errors import ExitCode, NoEvidence, Unparsable, UsageError
 from toolkit.evidence import Evidence, State
-from toolkit.facts.rdma.mlxconfig import Card, FirmwareSetting, parse_mlxconfig
+from toolkit.facts.rdma.firmware_tools import Card, FirmwareSetting, parse_mlxconfig
 from toolkit.plural import counted
 from toolkit.untrusted import read_json
 from toolkit.want import Role

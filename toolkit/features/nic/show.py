@@ -10,7 +10,7 @@ from datetime import datetime
 
 from toolkit.compat.nic import SETTINGS, without_port
 from toolkit.errors import ExitCode, Outcome
-from toolkit.facts.rdma.mlxconfig import Card
+from toolkit.facts.rdma.firmware_tools import Card
 from toolkit.features.nic.plan import NicReading
 from toolkit.hosts.host import fold
 from toolkit.report.document import Json, envelope, picked
@@ -59,8 +59,7 @@ def _node(each: NicReading, paint: Painter, *, planned: bool, verbose: bool) -> 
         yield from labelled("not", f"{block.card} {block.wish}: {block.reason}")
     for step in each.steps:
         yield from labelled("did", step)
-    if each.failed:
-        yield from labelled("failed", each.failed)
+    yield from labelled("failed", each.failed)
     if each.plan.owed or each.steps:
         yield from labelled("next", COLD)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from toolkit.checks.judged import judge_node
 from toolkit.cli.options import BMC, CONSUMERS, HOSTS, REACH, SAVED, WANT, Option, Said
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, Outcome, ToolkitError, UsageError, code_of
+from toolkit.errors import ExitCode, Outcome, UsageError, code_of
 from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
 from toolkit.facts.text.scrub import Scrubber
@@ -80,15 +80,11 @@ def look_at_scrubbed(fleet: Fleet, look: Look) -> list[Outcome[SeenNode]]:
         if isinstance(each, Evidence):
             outcomes += on_saved([(name, scrubber.scrub(each))], look)
         else:
-            outcomes.append(Outcome(name, error=_hidden(each, scrubber)))
+            # What stood in the way names hosts, too.
+            told = copy(each)
+            told.args, told.hint = (scrubber.text(str(each)),), scrubber.text(each.hint)
+            outcomes.append(Outcome(name, error=told))
     return outcomes
-
-
-def _hidden(error: ToolkitError, scrubber: Scrubber) -> ToolkitError:
-    """What stood in the way names hosts, too."""
-    told = copy(error)
-    told.args, told.hint = (scrubber.text(str(error)),), scrubber.text(error.hint)
-    return told
 
 
 def scrubbed(
@@ -144,19 +140,16 @@ def report(said: Said) -> ExitCode:
     # Where names are hidden, nobody knows what was measured of whom.
     names = () if said.flag("scrub") else [each.host for each in outcomes]
     figures = measured(state_dir() / "runs", names)
-    page = make(outcomes, seeing.passing, _profile(said), session.now, figures)
+    # The profile's name; where names are hidden, of a site's own file not even that.
+    name = said.text("profile")
+    profile = _OWN if said.flag("scrub") and name not in profiles() else name
+    page = make(outcomes, seeing.passing, profile, session.now, figures)
     if size := session.deliver("html", "".join(html(page, _command(said)))):
         session.say(f"{said.text('html')}: {len(outcomes)} nodes, {size / 1e6:.1f} MB")
     told = [each.map(lambda seen: Told(judged=seen.judged)) for each in outcomes]
     return session.finish(
         told, session.ended([each.map(lambda seen: seen.judged) for each in outcomes], code_of)
     )
-
-
-def _profile(said: Said) -> str:
-    """The profile's name; where names are hidden, of a site's own file not even that."""
-    name = said.text("profile")
-    return _OWN if said.flag("scrub") and name not in profiles() else name
 
 
 def _looked(session: Session, wants: Renamed, seeing: Seeing) -> list[Outcome[SeenNode]]:

@@ -8,19 +8,21 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from toolkit.checks.check import Status
 from toolkit.cli.options import HOSTS, REACH, SAVED, Option, Said
 from toolkit.cli.verb import verb
 from toolkit.compat.throughput import constants
-from toolkit.errors import ExitCode, ToolkitError, UsageError, worst
+from toolkit.errors import ExitCode, ToolkitError, UsageError, read_or, worst
 from toolkit.evidence import Evidence
-from toolkit.facts.nccl.inspector import CommunicatorRun
 from toolkit.facts.node.node import Node
 from toolkit.features.predict.plan.jobs import (
+    JobState,
     JobVerdict,
     job_node,
     judge_job,
+    judge_ras,
 )
 from toolkit.features.predict.plan.quoted import quoted
 from toolkit.features.predict.plan.totals import (
@@ -43,6 +45,7 @@ from toolkit.features.predict.show import (
     quoted_text,
     return_json,
     return_text,
+    state_json,
     text,
     wish_text,
 )
@@ -52,6 +55,9 @@ from toolkit.throughput.inputs import Load
 from toolkit.verbs.cli.session import Session, fleet
 from toolkit.verbs.doctor import gather
 from toolkit.verbs.saved import read_saved
+
+if TYPE_CHECKING:  # imported where a job is named
+    from toolkit.features.predict.read_jobs import JobsRead
 
 _SIZE = {"": 0, "K": 10, "M": 20, "G": 30}
 _CODES = {Status.FAIL: ExitCode.FAILED, Status.UNKNOWN: ExitCode.UNKNOWN}
@@ -75,6 +81,7 @@ class NodeForecast:
     now: Prediction
     wished: Prediction | None  # None where nothing was wished
     told: NodeInputs  # as wished, where something was
+    addresses: frozenset[str]  # of its RoCE ports
 
 
 @verb(
@@ -89,7 +96,7 @@ class NodeForecast:
         Option("model_size", "", "its parameters: 70B"),
         Option("steps", 100_000, "its steps"),
         Option(
-            "job", "", "hold against it what a job did: NCCL Inspector's folder, nccl-tests' log"
+            "job", "", "hold against it what jobs did: NCCL Inspector's folder, nccl-tests, ncclras"
         ),
         Option("html", "", "draw both ways, and where the time goes, into this page", file=True),
         Option("all", False, "every GPU with every HCA, not only with the nearest"),
@@ -102,7 +109,7 @@ def predict(said: Said) -> ExitCode:
     For each GPU with its nearest HCA, and for the node: with GPUDirect, as an NCCL ring, and
     through host memory. What was not read widens the interval and is listed; exit 3 where a
     node tells of no pair at all. With --job each communicator is held against what its nodes carry:
-    exit 2 where one falls short, 3 where that is not known.
+    exit 2 where one falls short or NCCL's RAS has lost a rank, 3 where that is not known.
 
     Examples:
       invoke predict --hosts gpu007
@@ -112,7 +119,7 @@ def predict(said: Said) -> ExitCode:
       invoke predict --from evidence/ --job nccl-inspector-4711/
     """
     asked = _asked(said)
-    runs = _read_job(said)
+    read = _read_job(said)
     session = Session.begin("predict", said)
     found: list[NodeForecast] = []
     failures: list[tuple[str, ToolkitError]] = []
@@ -122,7 +129,7 @@ def predict(said: Said) -> ExitCode:
         else:
             found.append(_forecast(name, evidence, asked))
     worth = _worth(found, asked)
-    jobs = _judged(runs, found)
+    jobs = _judged(read, found)
     if said.text("html"):
         _draw(session, found, failures, worth, asked)
     if said.flag("json"):
@@ -151,21 +158,27 @@ def _asked(said: Said) -> PredictRequest:
     return PredictRequest(Load(bytes_, depth), wishes, _job(said))
 
 
-def _read_job(said: Said) -> tuple[CommunicatorRun, ...]:
+def _read_job(said: Said) -> JobsRead | None:
     """:raises UsageError: where nothing of it is understood; no node has been asked then."""
     if not said.text("job"):
-        return ()
+        return None
     from toolkit.features.predict.read_jobs import read_jobs  # noqa: PLC0415 only they pay for it
 
     return read_jobs(Path(said.text("job")))
 
 
-def _judged(runs: tuple[CommunicatorRun, ...], found: list[NodeForecast]) -> tuple[JobVerdict, ...]:
-    if not runs:
-        return ()
+def _judged(read: JobsRead | None, found: list[NodeForecast]) -> list[JobVerdict | JobState]:
+    if read is None:
+        return []
     c = constants()
     nodes = {each.name: job_node(each.told, each.wished or each.now, c) for each in found}
-    return tuple(judge_job(run, nodes, c) for run in runs)
+    names = {address: each.name for each in found for address in each.addresses}
+    nothing = "at work, and nothing whole is written so far"
+    return [
+        *(judge_job(run, nodes, c) for run in read.runs),
+        *(judge_ras(job, looks, names) for job, looks in read.looks.items()),
+        *(JobState(job, Status.UNKNOWN, nothing) for job in read.begun),
+    ]
 
 
 def _job(said: Said) -> TrainingJob | None:
@@ -182,13 +195,15 @@ def _job(said: Said) -> TrainingJob | None:
 
 
 def _forecast(name: str, evidence: Evidence, asked: PredictRequest) -> NodeForecast:
-    c = constants()
-    inputs = read_node(Node(evidence), c)
+    c, node = constants(), Node(evidence)
+    inputs = read_node(node, c)
     now = predict_inputs(inputs, asked.load, c)
+    ips = read_or(lambda: [gid.address.ipv4_mapped for gid in node.gids], [])
+    addresses = frozenset(str(ip) for ip in ips if ip)
     if not asked.wishes:
-        return NodeForecast(name, now, None, inputs)
+        return NodeForecast(name, now, None, inputs, addresses)
     wished = with_wishes(inputs, asked.wishes)
-    return NodeForecast(name, now, predict_inputs(wished, asked.load, c), wished)
+    return NodeForecast(name, now, predict_inputs(wished, asked.load, c), wished, addresses)
 
 
 def _worth(found: list[NodeForecast], asked: PredictRequest) -> Return | None:
@@ -245,7 +260,7 @@ def _document(
     found: list[NodeForecast],
     failures: list[tuple[str, ToolkitError]],
     worth: Return | None,
-    jobs: tuple[JobVerdict, ...],
+    jobs: list[JobVerdict | JobState],
 ) -> dict[str, Json]:
     hosts: list[Json] = []
     for each in found:
@@ -256,7 +271,8 @@ def _document(
     return {
         "schema": SCHEMA,
         "hosts": hosts,
-        "jobs": [job_json(each) for each in jobs],
+        "jobs": [job_json(each) for each in jobs if isinstance(each, JobVerdict)],
+        "states": [state_json(each) for each in jobs if isinstance(each, JobState)],
         "cluster": return_json(worth) if worth is not None else None,
         "quoted": quoted_json(quoted(constants())),
         "errors": [{"name": name, "error": str(why), "hint": why.hint} for name, why in failures],

@@ -11,7 +11,7 @@ from toolkit.compat.throughput import Constants
 from toolkit.features.predict.plan.stages import Stage, Stages, stages
 from toolkit.features.predict.plan.totals import NodeInputs, Prediction, Return
 from toolkit.features.predict.show import alike, job_words, return_rows, short, why
-from toolkit.plural import counted
+from toolkit.plural import counted, figure
 from toolkit.report.pages import render
 from toolkit.report.picture import Box, Picture, PictureText, fitted, svg
 from toolkit.throughput.inputs import Load
@@ -195,9 +195,9 @@ def _row_words(stage: Stage, y: float) -> Iterator[PictureText]:
 
 
 def _figure(stage: Stage) -> str:
-    rate = f" at {stage.rate:.3g} GB/s" if stage.rate else ""
+    rate = f" at {figure(stage.rate)} GB/s" if stage.rate else ""
     return f"{_us(stage.took)}{rate}, {stage.limit}"
 
 
 def _us(time: float) -> str:
-    return f"{time:.3g} us" if time < 1000 else f"{time / 1000:.3g} ms"
+    return f"{figure(time)} us" if time < 1000 else f"{figure(time / 1000)} ms"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from toolkit.compat.throughput import Range
-from toolkit.features.predict.plan.jobs import JobVerdict
+from toolkit.features.predict.plan.jobs import JobState, JobVerdict
 from toolkit.features.predict.plan.quoted import Quoted
 from toolkit.features.predict.plan.totals import NodeTotal, Prediction, Return, model_size
+from toolkit.plural import figure
 from toolkit.report.document import Json, picked
 from toolkit.report.table import Ink, Painter, clean, columns, wrapped
 from toolkit.throughput.estimate import Estimate
@@ -201,12 +202,8 @@ def _times(found: Return, *spans: Range) -> tuple[str, ...]:
 
 def _seconds(span: Range, *, shown: bool) -> str:
     """:param shown: the value as well, not only what it may be."""
-
-    def said(value: float) -> str:
-        return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
-
-    bounds = f"{said(span.low)}-{said(span.high)}"
-    return f"{said(span.value)} ({bounds})" if shown else bounds
+    bounds = f"{figure(span.low)}-{figure(span.high)}"
+    return f"{figure(span.value)} ({bounds})" if shown else bounds
 
 
 def as_json(host: str, found: Prediction) -> dict[str, Json]:
@@ -266,8 +263,15 @@ def quoted_json(rows: tuple[Quoted, ...]) -> list[Json]:
     return [picked(each, "figure layer say") for each in rows]
 
 
-def job_text(found: JobVerdict) -> str:
-    return "\n".join(_wrapped(clean(job_said(found)), ""))
+def job_text(found: JobVerdict | JobState) -> str:
+    if isinstance(found, JobVerdict):
+        return "\n".join(_wrapped(clean(job_said(found)), ""))
+    suspects = f"; {', '.join(found.suspects)}" if found.suspects else ""
+    return "\n".join(_wrapped(clean(f"job {found.job}: {found.why}{suspects}"), ""))
+
+
+def state_json(found: JobState) -> dict[str, Json]:
+    return {**picked(found, "job status why"), "suspects": list(found.suspects)}
 
 
 def job_said(found: JobVerdict) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
+from functools import partial
 from pathlib import Path
 
 from toolkit.cli.options import HOSTS, REACH, READS, SAVED, WANT, Option, Said, parted
@@ -11,10 +13,12 @@ from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, Unparsable, UsageError, code_of
 from toolkit.evidence import Evidence
 from toolkit.facts.versions import parse_kernel_release
-from toolkit.features.rehearse.plan import Rehearsal, rehearse_node
+from toolkit.features.rehearse.plan import PACKAGES, Rehearsal, packages_asked, rehearse_node
 from toolkit.features.rehearse.plan_evidence import Upgrade, whole_ofed
 from toolkit.features.rehearse.show import rehearse_document, rehearse_report
+from toolkit.node.scripts import assembled
 from toolkit.report.document import dumps
+from toolkit.ssh.transport import Transport
 from toolkit.verbs.cli.session import Session, fleet
 from toolkit.verbs.each import on_saved
 from toolkit.verbs.reading import read_each
@@ -27,6 +31,7 @@ REHEARSE = (
     Option("firmware", "", "the firmware of HCAs of its line: 28.43.2566"),
     Option("json", False, "one JSON document on standard output (docs/rehearse.schema.json)"),
 )
+_PACKAGES_S = 90
 _FORMS = {
     "driver": (r"\d{3}(\.\d+)+", "595.58"),
     "ofed": (r"\d{1,2}\.\d{1,2}(-\d+(\.\d+)*)?", "26.04 or 26.04-1.1.0"),
@@ -62,12 +67,24 @@ def rehearse(said: Said) -> ExitCode:
         outcomes = on_saved(read_all(map(Path, parted(said.text("from_"))), [], read_saved), work)
     else:
         with fleet(said) as opened:
-            outcomes = read_each(opened, session.folder, work)
+            ask = partial(_with_packages, upgrade)
+            outcomes = read_each(opened, session.folder, work, more=ask)
     session.say(rehearse_report(outcomes, session.paint))
     code = session.ended(outcomes, code_of)
     if said.flag("json"):
         sys.stdout.write(dumps(rehearse_document(outcomes, upgrade, code, session.now)))
     return code
+
+
+def _with_packages(upgrade: Upgrade, transport: Transport, evidence: Evidence) -> Evidence:
+    """The same, with what the node's repositories have of what it would need."""
+    names = packages_asked(evidence, upgrade)
+    if not names:
+        return evidence
+    call = " ".join(("offered", *map(shlex.quote, names)))
+    said = transport.run(assembled(("frames.sh", "offered.sh"), call), limit_s=_PACKAGES_S)
+    told = Evidence.parse(said.stdout).frames
+    return evidence.plus(told[key] for key in (PACKAGES,) if key in told)
 
 
 def _upgrade(said: Said) -> Upgrade:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from toolkit.checks.check import Status
+from toolkit.checks.consumers.chosen import taken
 from toolkit.checks.consumers.path import dmabuf_gap, peermem_gap
-from toolkit.checks.consumers.taken import taken
 from toolkit.checks.judged import Judged, judge_node
 from toolkit.checks.modules.fixes import (
     fabric_manager_package,
@@ -18,7 +18,8 @@ from toolkit.checks.modules.fixes import (
 )
 from toolkit.compat.reader import Compat, Confidence
 from toolkit.errors import ExitCode, NoEvidence, Unparsable, read_or
-from toolkit.evidence import Evidence
+from toolkit.evidence import Evidence, State
+from toolkit.facts.distros import driver_modules, driver_source
 from toolkit.facts.gpu.driver import Flavor
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.devices import OfedFlavour
@@ -26,6 +27,7 @@ from toolkit.facts.versions import Version
 from toolkit.features.rehearse.plan_evidence import Upgrade, as_if, firmware_lines
 from toolkit.want import PeerPath, Want
 
+PACKAGES = "packages"  # the frame of what repositories have: toolkit/node/scripts/offered.sh
 _ONLY_OPEN = (620,)  # NVIDIA driver installation guide 620: Proprietary Kernel Modules Removed
 _MINOR = re.compile(r"\.el(\d+_\d+)")
 _BUILT_WITH = {  # what is compiled anew once one of these is another
@@ -122,7 +124,7 @@ def rehearse_node(
         ("the whole node",) if booted else tuple(_restarts(node, upgrade)),
         int(booted),
         path,
-        tuple(_unclear(node, upgrade)),
+        (*_unclear(node, upgrade), *_not_offered(evidence)),
         now,
     )
 
@@ -159,7 +161,8 @@ def _there(node: Node, upgrade: Upgrade) -> Iterator[tuple[str, str]]:
     driver = upgrade.driver or (str(node.driver.version) if node.driver else "")
     if node.driver is None:
         return
-    yield "driver", driver
+    if not _modules(node, upgrade):
+        yield "driver", driver
     if read_or(lambda: node.peermem_files, ()):
         yield "nvidia-peermem", driver
     beside = read_or(lambda: node.companion_modules, {})
@@ -235,6 +238,50 @@ def _packages(node: Node, upgrade: Upgrade) -> Iterator[str]:
     known = read_or(lambda: {each.release for each in node.kernels}, set())
     if upgrade.kernel and upgrade.kernel not in known:
         yield image_package(node, upgrade.kernel)
+    if (modules := _modules(node, upgrade)) and (upgrade.kernel or upgrade.driver):
+        yield f"{modules}: the driver came as modules, and nobody compiles it"
+        if read_or(lambda: node.peermem_files, ()) and upgrade.driver:
+            way = driver_source(node.distro, upgrade.driver, _driver_file(node), node.arch)
+            yield f"the source of nvidia-peermem: {way}"
+
+
+def packages_asked(evidence: Evidence, upgrade: Upgrade) -> tuple[str, ...]:
+    """The names of packages that the node's repositories would have to have."""
+    node, names = Node(evidence), []
+    known = read_or(lambda: {each.release for each in node.kernels}, set())
+    if upgrade.kernel and upgrade.kernel not in known:
+        names = image_package(node, upgrade.kernel).split(" and ")
+    if upgrade.kernel or upgrade.driver:
+        names.append(_modules(node, upgrade))
+    return tuple(each for each in names if each and " " not in each)
+
+
+def _not_offered(evidence: Evidence) -> Iterator[str]:
+    """Of the packages that the node was asked about those that it cannot get."""
+    frame = evidence.frames.get(PACKAGES)
+    if frame is None or frame.state is State.ABSENT:
+        return
+    if frame.state is not State.OK:
+        yield f"whether packages are to be had was not told: {frame.source}: {frame.state}"
+        return
+    lines = [line.split() for line in frame.text.split("\n") if line.count(" ") == 1]
+    had = [(name, f"{name}-{version}") for name, version in lines if name != "asked"]
+    for name in (each[1] for each in lines if each[0] == "asked"):
+        if not any(name == each or whole.startswith(name) for each, whole in had):
+            yield f"{name}: none of its repositories has it, by their last update there"
+
+
+def _modules(node: Node, upgrade: Upgrade) -> str:
+    """The package that would bring the driver; "" where it is compiled."""
+    if node.driver is None or read_or(lambda: node.driver_dkms, ""):
+        return ""
+    version = upgrade.driver or str(node.driver.version)
+    return driver_modules(version, _driver_file(node), upgrade.kernel or node.kernel)
+
+
+def _driver_file(node: Node) -> str:
+    file = read_or(lambda: node.driver_file, None)
+    return file.filename if file else ""
 
 
 def _restarts(node: Node, upgrade: Upgrade) -> Iterator[str]:

@@ -83,7 +83,17 @@ def reload_of(
 
     :param ssh: the node was reached by SSH, so it must know of a session of ours.
     """
-    unload = _order(holding, _closure(holding, roots))
+    # Users first; by name where either may go first.
+    left, order = set(_closure(holding, roots)), list[str]()
+    while left:
+        free = sorted(each for each in left if not left & set(holding.modules[each].users))
+        if not free:
+            raise Unsupported(
+                f"modules use one another: {', '.join(sorted(left))}", hint="reboot the node"
+            )
+        order += free
+        left -= set(free)
+    unload = tuple(order)
     load = list(reversed(unload))
     load += [each for each in roots if each == PEERMEM and each not in load]
     found = obstacles(holding, frozenset(unload), ssh=ssh)
@@ -106,23 +116,6 @@ def _closure(holding: Holding, roots: tuple[str, ...]) -> frozenset[str]:
             found.add(name)
             waiting += holding.modules[name].users
     return frozenset(found)
-
-
-def _order(holding: Holding, modules: frozenset[str]) -> tuple[str, ...]:
-    """Users first; by name where either may go first.
-
-    :raises Unsupported: where modules use one another in a ring.
-    """
-    left, order = set(modules), list[str]()
-    while left:
-        free = sorted(each for each in left if not left & set(holding.modules[each].users))
-        if not free:
-            raise Unsupported(
-                f"modules use one another: {', '.join(sorted(left))}", hint="reboot the node"
-            )
-        order += free
-        left -= set(free)
-    return tuple(order)
 
 
 class ReloadResult(StrEnum):

@@ -130,8 +130,8 @@ def _sessions(holding: Holding, gone: frozenset[str]) -> Iterator[ReloadObstacle
             yield _unknown(
                 f"nobody can tell what carries {way.net}, where our SSH session comes in"
             )
-        elif hit := sorted(carriers & gone):
-            text = f"our SSH session from {way.subject} comes over {way.net}, which {hit[0]} drives"
+        elif hit := min(carriers & gone, default=""):
+            text = f"our SSH session from {way.subject} comes over {way.net}, which {hit} drives"
             hint = f"come by another interface, or reboot it; or --over ssh:{way.net} --reboot"
             yield ReloadObstacle(ObstacleKind.SSH, way.net, text, hint)
 
@@ -143,17 +143,21 @@ def _routes(holding: Holding, gone: frozenset[str]) -> Iterator[ReloadObstacle]:
         carriers = _carriers(holding, way.net)
         if not carriers and _drives_nets(holding, gone):
             yield _unknown(f"nobody can tell what carries {way.net}, the default route")
-        elif hit := sorted(carriers & gone):
-            text = f"the default route leads over {way.net}, which {hit[0]} drives"
+        elif hit := min(carriers & gone, default=""):
+            text = f"the default route leads over {way.net}, which {hit} drives"
             yield ReloadObstacle(ObstacleKind.ROUTE, way.net, text)
 
 
 def _mounts(holding: Holding, gone: frozenset[str]) -> Iterator[ReloadObstacle]:
     for mount in holding.mounts:
-        hit = sorted(gone & set(mount.modules)) or sorted(gone & _by_transport(mount))
+        own, needs = gone & set(mount.modules), _by_transport(mount)
+        hit = min(own, default="") or min(gone & needs, default="")
         if not hit and not mount.source.startswith("/dev/"):
-            hit, known = _server(holding, mount, gone)
-            if not known and _drives_nets(holding, gone):
+            address = re.search(r"(?:^|,)addr=([^,]+)", mount.options)
+            server = address[1] if address else mount.source.partition("@")[0]
+            carriers = _carriers_to(holding, server)
+            hit = min(carriers & gone, default="")
+            if not carriers and not needs and _drives_nets(holding, gone):
                 yield ReloadObstacle(
                     ObstacleKind.MOUNT,
                     mount.point,
@@ -165,7 +169,7 @@ def _mounts(holding: Holding, gone: frozenset[str]) -> Iterator[ReloadObstacle]:
                 yield _unknown(f"nobody can tell what {mount.source}, mounted at {mount.point}, is")
         elif hit:
             what = "swap space" if mount.type == "swap" else f"mounted ({mount.type})"
-            text = f"{mount.point} is {what} over {hit[0]}"
+            text = f"{mount.point} is {what} over {hit}"
             verb = "swapoff" if mount.type == "swap" else "umount"
             yield ReloadObstacle(ObstacleKind.MOUNT, mount.point, text, f"{verb} {mount.point}")
 
@@ -179,25 +183,16 @@ def _by_transport(mount: Mount) -> set[str]:
     return {"ko2iblnd"} if "@o2ib" in mount.source else set()
 
 
-def _server(holding: Holding, mount: Mount, gone: frozenset[str]) -> tuple[list[str], bool]:
-    """What would go of the way to its server, and whether the way is known."""
-    address = re.search(r"(?:^|,)addr=([^,]+)", mount.options)
-    subject = address[1] if address else mount.source.partition("@")[0]
-    carriers: set[str] = set()
-    for way in holding.ways:
-        if way.kind == "server" and way.subject == subject:
-            carriers |= _carriers(holding, way.net)
-    return sorted(carriers & gone), bool(carriers) or bool(_by_transport(mount))
+def _carriers_to(holding: Holding, server: str) -> set[str]:
+    """The modules that drive what leads to a server; empty where nobody can tell."""
+    ways = (way for way in holding.ways if way.kind == "server" and way.subject == server)
+    return set().union(*(_carriers(holding, way.net) for way in ways))
 
 
 def _disks(holding: Holding, gone: frozenset[str]) -> Iterator[ReloadObstacle]:
     for disk in holding.remote:
-        hit = {disk.module} & gone
-        for way in holding.ways:
-            if disk.server and way.kind == "server" and way.subject == disk.server:
-                hit |= _carriers(holding, way.net) & gone
-        if hit:
-            text = f"{disk.name} is a disk of a server ({disk.module}), over {sorted(hit)[0]}"
+        if hit := min(gone & {disk.module, *_carriers_to(holding, disk.server)}, default=""):
+            text = f"{disk.name} is a disk of a server ({disk.module}), over {hit}"
             yield ReloadObstacle(ObstacleKind.MOUNT, disk.name, text, "disconnect it first")
 
 
@@ -223,8 +218,7 @@ def job_word(user: User) -> str:
 
 def _users(holding: Holding, gone: frozenset[str]) -> Iterator[ReloadObstacle]:
     for user in holding.users:
-        hit = sorted(uses(user) & gone)
-        if hit:
+        if uses(user) & gone:
             held = ", ".join(user.devices[:3]) + (", ..." if len(user.devices) > 3 else "")
             kind = ObstacleKind.DAEMON if user.daemon else ObstacleKind.JOB
             hint = "stop its service first" if user.daemon else "let it end, or drain the node"

@@ -12,7 +12,8 @@
 #   /tmp, /run       empty, in memory
 #
 # WAY is "look": /usr/src and /var/lib/dkms are as they are; "build"; or "open", which leaves
-# the rest of the ground as writable as it is. HIDDEN are names, apart by blanks. LAYER is a
+# the rest of the ground as writable as it is, but for what update-alternatives keeps: OFED registers
+# a folder of the view alone, and a later install would take it for its own. HIDDEN are names, apart by blanks. LAYER is a
 # folder of this machine with a usr in it, which is seen above the ground's own: headers of a
 # kernel that is not installed there.
 
@@ -54,6 +55,14 @@ if [ "$3" != open ]; then
             "$ground"/*) mount -n -o remount,bind,ro "$point" 2>/dev/null || : ;;
         esac
     done </proc/self/mountinfo
+fi
+if [ "$3" = open ]; then
+    for each in etc/alternatives var/lib/dpkg/alternatives var/lib/alternatives; do
+        [ -d "$ground/$each" ] || continue
+        mkdir -p "$scratch/own/$each"
+        cp -a "$ground/$each/." "$scratch/own/$each"
+        mount -n --bind "$scratch/own/$each" "$ground/$each"
+    done
 fi
 if [ "$3" != look ]; then
     mount -n -t tmpfs -o mode=755 gdr "$ground/usr/src"

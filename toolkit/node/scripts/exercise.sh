@@ -163,6 +163,8 @@ needs() { # what a test would need, and who is at work
     who
     give exercise-tools 'perftest, ucx_perftest, nccl-tests' tool_list
     cmd exercise-addresses 5 ip -o addr show
+    if [ -e "$root/run/lldpd.socket" ] || [ -e "$root/run/lldpd" ]; then cmd exercise-leaves 5 lldpcli -f keyvalue show neighbors
+    else frame exercise-leaves absent 'lldpcli: no lldpd runs'; fi
     cmd exercise-gpus 20 nvidia-smi --query-gpu=pci.bus_id,uuid --format=csv,noheader
     end_frames
 }

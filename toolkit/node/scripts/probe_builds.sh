@@ -61,11 +61,12 @@ shut_away() { # shut_away FOLDER...: sets shut to the first that cannot be looke
     done
 }
 
-hooks() { # what of ours has nvidia-peermem rebuilt, and the plugin without which dnf does not call it
+hooks() { # what of ours has nvidia-peermem rebuilt; which dnf there is, and the plugin without which it does not call
     for found in "$root"/usr/lib/gdr-toolkit/rebuild "$root"/etc/dkms/framework.conf.d/*gdr-toolkit* \
-        "$root"/etc/apt/apt.conf.d/*gdr-toolkit* "$root"/etc/dnf/plugins/*/*gdr-toolkit* \
+        "$root"/etc/apt/apt.conf.d/*gdr-toolkit* "$root"/etc/dnf/plugins/*/*gdr-toolkit* "$root"/etc/dnf/libdnf5-plugins/*/*gdr-toolkit* \
         "$root"/usr/lib/zypp/plugins/commit/*gdr-toolkit* "$root"/etc/kernel/*.d/*gdr-toolkit* \
-        "$root"/usr/lib/python3*/site-packages/dnf-plugins/post-transaction-actions.py; do
+        "$root"/usr/lib/python3*/site-packages/dnf-plugins/post-transaction-actions.py "$root"/usr/bin/dnf5 \
+        "$root"/usr/lib64/libdnf5/plugins/actions.so; do
         [ -f "$found" ] || continue
         if [ ! -s "$found" ]; then kind=empty
         elif [ -x "$found" ]; then kind=runs
@@ -76,7 +77,7 @@ hooks() { # what of ours has nvidia-peermem rebuilt, and the plugin without whic
 
 rebuild_hooks() { # the frame
     shut_away /usr/lib/gdr-toolkit /etc/dkms/framework.conf.d /etc/apt/apt.conf.d \
-        /etc/dnf/plugins/post-transaction-actions.d /usr/lib/zypp/plugins/commit /etc/kernel/postinst.d \
+        /etc/dnf/plugins/post-transaction-actions.d /etc/dnf/libdnf5-plugins/actions.d /usr/lib/zypp/plugins/commit /etc/kernel/postinst.d \
         /etc/kernel/header_postinst.d /etc/kernel/install.d
     if [ -n "$shut" ]; then frame rebuild-hooks denied "$shut"
     else give rebuild-hooks 'the places of hooks' hooks; fi

@@ -2,12 +2,14 @@
 # Part of the probe: GIDs, MTU and settings of the RDMA devices; daemons; what the driver
 # says of its GPUs.
 
-gids() { # a table has 256 entries, all but a few of them zero; the attributes of those are refused
+gids() { # and P_Keys; of up to 256 entries all but a few are zero, and the attributes of those are refused
     cd "$root/sys/class/infiniband" 2>/dev/null || return 0
     set -- */ports/*/gids
     [ -e "$1" ] || return 0
-    # By folder: the names of all entries of many ports would not fit on a command line.
-    content=$(grep -rsv '^0000:0000:0000:0000:0000:0000:0000:0000$' -- "$@" */ports/*/gid_attrs /dev/null)
+    # By folder: the names of all entries of many ports would not fit on a command line. The first ten
+    # P_Keys alone: the firmware is asked for each, also those of virtual functions.
+    content=$(grep -rsv -e '^0000:0000:0000:0000:0000:0000:0000:0000$' -e '^0x0000$' -- \
+        "$@" */ports/*/gid_attrs */ports/*/pkeys/[0-9] /dev/null)
 }
 
 net_devices() { # without those of containers and guests: there may be hundreds

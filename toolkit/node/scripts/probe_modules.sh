@@ -200,7 +200,8 @@ probe_modules() {
     give symvers '/usr/src/ofa_kernel, /lib/modules/*/build' symvers
     give dkms-fragments /etc/dkms lines /etc/dkms '' '*.conf' 'framework.conf.d/*.conf'
     give dkms-confs '/usr/src/nvidia-*/dkms.conf' lines /usr/src \
-        '(^|:)(PACKAGE|BUILT_MODULE_NAME|BUILD_DEPENDS|AUTOINSTALL)' 'nvidia-*/dkms.conf'
+        '(^|:)(PACKAGE|BUILT_MODULE_NAME|BUILD_DEPENDS|AUTOINSTALL)|NV_VERSION_STRING=' \
+        'nvidia-*/dkms.conf' 'nvidia-*/Kbuild' 'nvidia-*/kernel-open/Kbuild'
     give sources /usr/src paths '/usr/src/ofa_kernel' '/usr/src/ofa_kernel/*' '/usr/src/ofa_kernel/*/*' '/usr/src/nvidia-*[0-9]' '/usr/src/mlnx-of*'
     give modprobe-files /etc/modprobe.d lines /etc/modprobe.d '' '*.conf'
     give modules-load 'modules-load.d' modules_load

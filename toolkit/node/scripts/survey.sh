@@ -56,12 +56,14 @@ symvers_of() { # symvers_of KERNEL...: who exports the peer-memory interface, an
     done
 }
 
-source_trees() { # "SHA256 FOLDER": DKMS packages
-    for conf in "$root"/usr/src/*/dkms.conf; do
-        [ -e "$conf" ] || continue
-        folder=${conf%/dkms.conf}
+source_trees() { # "SHA256 FOLDER": DKMS packages, and what has the source of nvidia-peermem and is none
+    for folder in "$root"/usr/src/*/; do
+        conf=${folder}dkms.conf
+        [ -e "$conf" ] || [ -e "${folder}nvidia-peermem/nvidia-peermem.c" ] ||
+            [ -e "${folder}kernel-open/nvidia-peermem/nvidia-peermem.c" ] || continue
+        folder=${folder%/}
         folder=${folder##*/}
-        name=$(sed -n 's/^PACKAGE_NAME=["'\'']\{0,1\}\([^"'\'' ]*\).*/\1/p' "$conf" | tail -n 1)
+        name=$(sed -n 's/^PACKAGE_NAME=["'\'']\{0,1\}\([^"'\'' ]*\).*/\1/p' "$conf" 2>/dev/null | tail -n 1)
         echo "$(source_digest "$folder" "${name:-${folder%-*}}") $folder"
     done
 }
@@ -142,4 +144,6 @@ survey() {
 
 dkms_confs() {
     from /usr/src '*/dkms.conf' | grep -E ':(PACKAGE|BUILT_MODULE_NAME|BUILD_DEPENDS|BUILD_EXCLUSIVE|AUTOINSTALL)'
+    from /usr/src 'nvidia*/Kbuild nvidia*/kernel-open/Kbuild' | grep NV_VERSION_STRING= # of which release it is
+    return 0
 }

@@ -125,7 +125,7 @@ def over(terms: Terms, now: Standing) -> bool:
 
 
 def _halt(terms: Terms, now: Standing) -> str:
-    canaries = sorted(now.failed & set(terms.canary))
+    canaries = now.failed & set(terms.canary)
     if canaries:
         return f"the canary {fold(canaries)} failed"
     if len(now.failed) > terms.failures:

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolkit.checks.check import Impact, Status
-from toolkit.checks.judged import Judged
 from toolkit.cli.options import (
     BMC,
     CHECKS,
@@ -29,18 +27,15 @@ from toolkit.cli.options import (
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, UsageError, code_of, worst
 from toolkit.evidence import Frame
-from toolkit.facts.text.foreign import Foreign
 from toolkit.groups import Wants
-from toolkit.report.document import Told
-from toolkit.report.foreign import foreign_document
-from toolkit.report.text import report
 from toolkit.verbs.cli.prometheus import Metrics, textfile
 from toolkit.verbs.cli.session import Session, fleet, refuse_inside
 from toolkit.verbs.doctor import Gathered, examine, examine_files
-from toolkit.verbs.pasted_logs import import_log
 
-if TYPE_CHECKING:  # imported where there are two nodes
+if TYPE_CHECKING:  # nodes are asked while what judges and reports them is imported
     from toolkit.checks.agreement import SetVerdict
+    from toolkit.checks.judged import Judged
+    from toolkit.facts.text.foreign import Foreign
 
 
 @verb(
@@ -72,8 +67,7 @@ def doctor(said: Said) -> ExitCode:
       invoke doctor --hosts @train --inventory hosts.ini --json > report.json
       invoke doctor --hosts gpu[001-128] --only rdma,peermem.loaded --skip rdma.gid
       invoke doctor --from evidence/ --profile dmabuf
-      invoke doctor ticket-4711.tar.gz
-      invoke doctor topo.txt dmesg.log.xz case-17.zip
+      invoke doctor topo.txt dmesg.log.xz ticket-4711.tar.gz
       nvidia-smi topo -m | invoke doctor -
       invoke doctor --from topo=topo.txt,dmesg=dmesg.txt
       invoke doctor --hosts gpu[001-002] --nccl-log job.log
@@ -89,24 +83,24 @@ def doctor(said: Said) -> ExitCode:
     _refuse_part(said)
     session = Session.begin("doctor", said)
     wants = session.wants()
+    aside: list[Foreign] = []
     if said.text("kernel") or said.flag("next_boot"):  # another kernel than the one that runs
-        refuse_inside(said, "a kernel that does not run has no containers")
         from toolkit.verbs.cli.forecast import foretell  # noqa: PLC0415 only they pay for it
 
         return foretell(session, wants)
     with textfile(session, _metrics) as teller:
-        aside: list[Foreign] = []
         gathered = Gathered(wants)
         outcomes = _examined(session, wants, aside, gathered)
         between = gathered.verdicts()
         code = worst([session.ended(outcomes, code_of), _between_them(between)])
-        _for_the_last_line(said, outcomes)
         teller.of(outcomes, code)
     return _reported(session, outcomes, aside, code, between)
 
 
 def _between_them(between: Sequence[SetVerdict]) -> ExitCode:
     """A mix of versions is told; amid an update it is what the operator wants."""
+    from toolkit.checks.check import Impact, Status  # noqa: PLC0415 see above
+
     failing = {each.rule.impact for each in between if each.status is Status.FAIL}
     return ExitCode.FAILED if failing - {Impact.FRAGILE} else ExitCode.OK
 
@@ -123,13 +117,8 @@ def _refuse_part(said: Said) -> None:
         raise UsageError(
             f"--{option} is for checks, and a forecast has none", hint=f"leave --{option} out"
         )
-
-
-def _for_the_last_line(said: Said, outcomes: list[Outcome[Judged]]) -> None:
-    found = [each.value for each in outcomes if each.value]
-    said.sick.update(each.host for each in found if each.state == Impact.SICK)
-    said.beyond.update(each.host for each in found if not each.mendable)
-    said.texts.update(each.host for each in found if each.text)
+    if said.text("kernel") or said.flag("next_boot"):
+        refuse_inside(said, "a kernel that does not run has no containers")
 
 
 def _reported(
@@ -140,6 +129,11 @@ def _reported(
     between: Sequence[SetVerdict],
 ) -> ExitCode:
     """The report on the terminal, and in each file that was asked for."""
+    from toolkit.checks.check import Impact  # noqa: PLC0415 see above
+    from toolkit.report.document import Told  # noqa: PLC0415 see above
+    from toolkit.report.foreign import foreign_document  # noqa: PLC0415 see above
+    from toolkit.report.text import report  # noqa: PLC0415 see above
+
     said = session.said
     asked = ("nccl.log", "nccl.agrees") if said.text("nccl_log") else ()
     verbose = said.flag("verbose")
@@ -153,6 +147,10 @@ def _reported(
         report(outcomes, session.paint, verbose=verbose, asked=asked, aside=aside, between=lines)
     )
     told = [each.map(lambda judged: Told(judged=judged)) for each in outcomes]
+    found = [each.value for each in outcomes if each.value]
+    said.sick.update(each.host for each in found if each.state == Impact.SICK)
+    said.beyond.update(each.host for each in found if not each.mendable)
+    said.texts.update(each.host for each in found if each.text)
     return session.finish(told, code, more=more)
 
 
@@ -167,7 +165,11 @@ def _examined(
 ) -> list[Outcome[Judged]]:
     """:param aside: is given what was not understood of what was saved."""
     said = session.said
-    also = import_log(Path(said.text("nccl_log"))) if said.text("nccl_log") else ()
+    also: tuple[Frame, ...] = ()
+    if said.text("nccl_log"):
+        from toolkit.verbs.pasted_logs import import_log  # noqa: PLC0415 only they pay for it
+
+        also = import_log(Path(said.text("nccl_log")))
     if saved := _saved(said):
         also += _image(said.text("inside"))
         today = session.today

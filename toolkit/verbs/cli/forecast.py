@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
-from toolkit.checks.consumers.taken import taken
+from toolkit.checks.consumers.chosen import taken
 from toolkit.checks.judged import judge_node
 from toolkit.checks.kernel.forecast import Foreseen, forecast
 from toolkit.cli.options import Said, parted

@@ -11,15 +11,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from toolkit.checks.all import named, selection
 from toolkit.cli.options import OUTPUT, TAKEN, Said
 from toolkit.cli.outcome_line import record
 from toolkit.errors import ExitCode, Outcome, Unwritten, UsageError
 from toolkit.groups import SiteWants, for_all, resolved
 from toolkit.hosts.host import Inventory
 from toolkit.package_data import program
-from toolkit.progress import Silent
-from toolkit.report.document import Json, ReportRun, Told, checks_told, document_parts
+from toolkit.progress import Progress, Silent
 from toolkit.report.table import Painter, wants_colour
 from toolkit.rollout.runs import RunFolder, evidence_name
 from toolkit.safe_file import Beside, open_beside, try_folder
@@ -37,9 +35,10 @@ from toolkit.verbs.access import (
 from toolkit.verbs.textfile import open_textfile, textfile_at
 from toolkit.want import CONSUMERS, Want, consumer
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # nodes are asked while what judges and reports them is imported
     from toolkit.node.collect import Register
     from toolkit.node.inside import Inside
+    from toolkit.report.document import Json, Told
 
 T = TypeVar("T")
 
@@ -87,10 +86,15 @@ class Session:
 
     def _loaded(self) -> Want:
         want = wanted(self.said.text("profile"), self.said.text("site"))
-        for waiver in (*want.waivers, *(one for each in want.group for one in each.waivers)):
-            named(waiver.check, want.own)
-        checks = selection(self.said.text("only"), self.said.text("skip"), want.own)
-        return self._with_passport(self._with_consumers(replace(want, checks=checks)))
+        waivers = (*want.waivers, *(one for each in want.group for one in each.waivers))
+        only, skip = self.said.text("only"), self.said.text("skip")
+        if waivers or only or skip:
+            from toolkit.checks.all import named, selection  # noqa: PLC0415 who names no check waits for none
+
+            for waiver in waivers:
+                named(waiver.check, want.own)
+            want = replace(want, checks=selection(only, skip, want.own))
+        return self._with_passport(self._with_consumers(want))
 
     def _inventory(self) -> Inventory:
         """Where the hosts of groups are looked up: as --hosts is."""
@@ -171,6 +175,8 @@ class Session:
     def _parts(
         self, outcomes: Sequence[Outcome[Told]], code: ExitCode, more: Mapping[str, Json] | None
     ) -> Iterator[str]:
+        from toolkit.report.document import checks_told, document_parts  # noqa: PLC0415 see above
+
         only, skip = self.said.text("only"), self.said.text("skip")
         own = wanted(self.said.text("profile"), self.said.text("site")).own if only or skip else ()
         more = {**checks_told(only, skip, own), **(more or {})}
@@ -182,6 +188,8 @@ class Session:
 
         Over what was written earlier in this run.
         """
+        from toolkit.report.document import ReportRun  # noqa: PLC0415 see above
+
         outcomes = [Outcome(e.host, e.value.judged if e.value else None, e.error) for e in told]
         kept = "" if self.said.text("from_") else str(self.folder.path.absolute())
         for option in OUTPUT:
@@ -231,9 +239,9 @@ class Session:
         """Say of demo nodes on which nothing is to be done that an earlier run has seen to it."""
         if not _on_demo(self.said):
             return
-        from toolkit.verbs.demo import put_right  # noqa: PLC0415 only they pay for it
+        from toolkit.demo.fleet import put_right  # noqa: PLC0415 only they pay for it
 
-        if put_right(hosts):
+        if put_right(demo_folder(), hosts):
             again = f"{program()} demo --reset"
             self.remark(f"the demo nodes were put right by an earlier run; begin anew: {again}")
 
@@ -257,7 +265,6 @@ def _on_demo(said: Said) -> bool:
 def access(said: Said) -> Access:
     """Everything about reaching nodes; passwords are asked for here."""
     from toolkit.cli.bmc import bmc_access  # noqa: PLC0415 only who asks nodes pays for it
-    from toolkit.report.progress import listener  # noqa: PLC0415 likewise
 
     return Access(
         hosts=said.text("hosts"),
@@ -278,13 +285,21 @@ def access(said: Said) -> Access:
         fanout=said.number("fanout", 64),
         max_fail=said.text("max_fail"),
         yes=said.flag("yes"),
-        progress=listener(sys.stderr, quiet=said.flag("quiet")),
+        progress=_progress(said),
         bmc=bmc_access(said),
         via=said.text("via"),
         jobs_s=float(said.number("job_timeout", int(ROOM_S))),
         register=_register(said),
         inside=_inside(said),
     )
+
+
+def _progress(said: Said) -> Progress:
+    if said.flag("quiet"):
+        return Silent()
+    from toolkit.report.progress import listener  # noqa: PLC0415 only who asks nodes pays for it
+
+    return listener(sys.stderr)
 
 
 def _register(said: Said) -> Register | None:

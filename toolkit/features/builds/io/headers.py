@@ -1,7 +1,9 @@
-"""Kernel headers from packages that are not installed: unpacked aside, to be seen above a ground.
+"""Kernel headers, and the driver's source, from packages that are not installed: unpacked aside,
+to be seen above a ground.
 
 Distributions part headers: Debian's linux-headers-KERNEL needs linux-headers-VERSION-common and
-linux-kbuild-VERSION, Ubuntu's flavour needs the plain one; RHEL's kernel-devel is whole.
+linux-kbuild-VERSION, Ubuntu's flavour needs the plain one; RHEL's kernel-devel is whole. The
+driver's source lies below usr/src of a package, or in a tarball: by itself, or in a package.
 """
 
 from __future__ import annotations
@@ -25,6 +27,11 @@ _PREFIX = "gdr-headers-"
 _RELEASE = re.compile(r'#define UTS_RELEASE "([A-Za-z0-9][A-Za-z0-9._+~-]{1,100})"')
 # Below these a package of headers has something; all else of it is left where it is.
 _KEPT = ("usr/src", "usr/lib")
+_WHOLE = (
+    "give the package of that kernel itself: linux-headers-KERNEL_ARCH.deb, "
+    "kernel-devel-KERNEL.rpm, and with it those that it depends on"
+)
+_DRIVER = re.compile(r'NV_VERSION_STRING=\\"([0-9.]+)\\"')  # in its Kbuild
 # overlayfs parts its options by these.
 _HARMFUL = re.compile(r"[,:\\\s]")
 
@@ -39,12 +46,15 @@ class Headers:
 
 
 @contextmanager
-def unpack_headers(given: Sequence[str], root: str = "") -> Iterator[Headers]:
+def unpack_headers(
+    given: Sequence[str], root: str = "", *, sources: Sequence[str] = ()
+) -> Iterator[Headers]:
     """Packages, or folders of headers, as one layer; gone at the end of the block.
 
     :param given: .deb, .rpm, or folders: a kernel's build folder, or an unpacked tree.
     :param root: the tree above which it shall lie: on its disk there is room for such things.
-    :raises UsageError: for what is no package of headers.
+    :param sources: of the driver: .deb, .rpm, .tar or folders.
+    :raises UsageError: for what is no package of headers, or holds no source of the driver.
     :raises Unsupported: where the tool that unpacks it is not there.
     """
     if _HARMFUL.search(root):
@@ -52,8 +62,7 @@ def unpack_headers(given: Sequence[str], root: str = "") -> Iterator[Headers]:
             f"--root {root}: no tree whose path holds blanks, commas or colons",
             hint="give it a path of letters, digits and dashes",
         )
-    place = Path(_place(root))
-    _sweep(place)
+    _sweep(place := Path(_place(root)))
     with ExitStack() as stack:
         try:
             name = Path(stack.enter_context(TemporaryDirectory(prefix=_PREFIX, dir=place)))
@@ -62,21 +71,20 @@ def unpack_headers(given: Sequence[str], root: str = "") -> Iterator[Headers]:
             (layer / "usr/lib/modules").mkdir(parents=True)
             for each in given:
                 _add(Path(each), layer, name / "part")
+            for each in sources:
+                _add_source(Path(each), layer, name / "part")
             _merge(layer)
             for folder in (name, layer, *layer.glob("*")):
                 folder.chmod(0o755)  # mkdtemp's is for us alone, and a layer's root shows through
         except OSError as why:
+            option = "--headers" if given else "--sources"
             raise UsageError(
-                f"--headers cannot be laid out below {place}: {why.strerror or why}",
+                f"{option} cannot be laid out below {place}: {why.strerror or why}",
                 hint="is there room, and may we read what was given?",
             ) from why
         releases = tuple(sorted(_linked(layer)))
-        if not releases:
-            raise UsageError(
-                f"no kernel headers in {', '.join(given)}",
-                hint="give the package of that kernel itself: linux-headers-KERNEL_ARCH.deb, "
-                "kernel-devel-KERNEL.rpm, and with it those that it depends on",
-            )
+        if given and not releases:
+            raise UsageError(f"no kernel headers in {', '.join(given)}", hint=_WHOLE)
         yield Headers(str(layer), releases, tuple(Path(each).name for each in given))
 
 
@@ -105,17 +113,29 @@ def _place(root: str) -> str:
 
 
 def _add(given: Path, layer: Path, part: Path) -> None:
-    if not given.exists():
-        raise UsageError(
-            f"--headers {given}: there is no such file or folder",
-            hint="name a .deb, an .rpm, or a folder of headers",
-        )
     if given.is_dir():
         _add_folder(given, layer)
         return
+    if not _unpacked("--headers", given, part):
+        raise UsageError(
+            f"--headers {given}: neither a deb, nor an rpm, nor a folder",
+            hint="download the package as it is: apt-get download, dnf download",
+        )
+    for source, target in _places(part, layer):
+        _move(source, target)
+    shutil.rmtree(part)
+
+
+def _unpacked(option: str, given: Path, part: Path) -> bool:
+    """Whether it is a package, which then lies unpacked in ``part``."""
+    if not given.exists():
+        raise UsageError(
+            f"{option} {given}: there is no such file or folder",
+            hint=f"name a .deb, an .rpm, or a folder of {option.removeprefix('--')}",
+        )
     if not given.is_file():  # a pipe would be waited for, and can be read but once
         raise UsageError(
-            f"--headers {given}: neither a file nor a folder", hint="download the package first"
+            f"{option} {given}: neither a file nor a folder", hint="download the package first"
         )
     part.mkdir()
     with given.open("rb") as file:
@@ -125,13 +145,51 @@ def _add(given: Path, layer: Path, part: Path) -> None:
     elif magic.startswith(b"\xed\xab\xee\xdb"):
         _unpack_rpm(given, part)
     else:
+        return False
+    return True
+
+
+def _add_source(given: Path, layer: Path, part: Path) -> None:
+    """The driver's source, wherever it lies in there, to a folder of its release's name."""
+    if given.suffix == ".run":  # a program of the vendor's, which we do not call
         raise UsageError(
-            f"--headers {given}: neither a deb, nor an rpm, nor a folder",
-            hint="download the package as it is: apt-get download, dnf download",
+            f"--sources {given} has to be unpacked first",
+            hint=f"sh {given} --extract-only, then name the folder that it makes",
         )
-    for source, target in _places(part, layer):
-        _move(source, target)
-    shutil.rmtree(part)
+    tars = () if given.is_dir() or _unpacked("--sources", given, part) else (given,)
+    below = given if given.is_dir() else part
+    found = _driver_below(below)
+    for number, each in enumerate(tars or sorted(below.rglob("*.tar.*"))):
+        if found is None:  # Debian's and SUSE's packages of sources hold a tarball
+            inner = part / f"tar-{number}"
+            inner.mkdir(parents=True)
+            _call("tar", "tar", "--no-same-owner", "-C", str(inner), "-xf", str(each), "--")
+            found = _driver_below(inner)
+    if found is None:
+        raise UsageError(
+            f"--sources {given}: no nvidia-peermem.c in it, beside a Kbuild of its release",
+            hint="the distribution's package of it, or the vendor's open-gpu-kernel-modules",
+        )
+    folder, release = found
+    shutil.copytree(
+        folder,
+        layer / f"usr/src/nvidia-{release}",
+        symlinks=True,
+        # Without the core of 100 MB, which is not compiled: no package for DKMS then.
+        ignore=shutil.ignore_patterns("*.o_binary", "dkms.conf"),
+    )
+    shutil.rmtree(part, ignore_errors=True)
+
+
+def _driver_below(folder: Path) -> tuple[Path, str] | None:
+    """The folder that holds the source of nvidia-peermem, the open modules' first; its release."""
+    homes = [each.parent.parent for each in folder.rglob("nvidia-peermem/nvidia-peermem.c")]
+    for home in sorted(homes, key=lambda each: (each.name != "kernel-open", each)):
+        kbuild = home / "Kbuild"
+        told = _DRIVER.search(kbuild.read_text("utf-8", "replace")) if kbuild.is_file() else None
+        if told:
+            return home, told[1]
+    return None
 
 
 def _unpack_rpm(given: Path, part: Path) -> None:

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from toolkit.built.plan.model import Inputs, Part
-from toolkit.facts.modules.build_env import Ground, GroundKernel
+from toolkit.facts.modules.build_env import Ground, GroundKernel, Provider
 from toolkit.facts.versions import Version
 from toolkit.features.builds.plan.obstacles import BuildObstacle, kernel_obstacle, part_obstacle
 from toolkit.features.builds.plan.wanted import (
+    P2P,
     ChosenPart,
     choose,
     given_exports,
@@ -78,6 +79,7 @@ def make_graph(
     ofed: str = "",
     flags: str = "",
     recipe: str = "",
+    given: Provider | None = None,
 ) -> BuildGraph:
     """The steps for these kernels.
 
@@ -88,6 +90,7 @@ def make_graph(
     :param ofed: version of OFED; likewise. "inbox" for none of it.
     :param flags: NAME=value words for the make line.
     :param recipe: hash of what of the toolkit takes part.
+    :param given: the driver of the nodes, in place of what the ground has installed.
     """
     steps: list[BuildStep] = []
     blocked: list[BlockedPart] = []
@@ -96,7 +99,7 @@ def make_graph(
         part = next(iter(parts), Part.PEERMEM)
         return BuildGraph((), (BlockedPart("any kernel", part, *_NO_KERNEL),))
     for release in releases:
-        kernel = ground.kernel(release)
+        kernel = _with_driver(ground.kernel(release), given)
         chosen = choose(ground, kernel, parts, driver=driver, ofed=ofed)
         stop = kernel_obstacle(ground, kernel, release)
         if stop is not None or kernel is None:
@@ -107,6 +110,13 @@ def make_graph(
         steps += made
         blocked += refused
     return BuildGraph(tuple(steps), tuple(blocked))
+
+
+def _with_driver(kernel: GroundKernel | None, given: Provider | None) -> GroundKernel | None:
+    if kernel is None or given is None:
+        return kernel
+    own = (each for each in kernel.providers if P2P not in each.crcs)
+    return replace(kernel, providers=(*own, given))
 
 
 def _all_kernels(ground: Ground) -> list[str]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from toolkit.built.plan.model import Part
+from toolkit.facts.distros import driver_source
 from toolkit.facts.modules.build_env import Ground, GroundKernel
 from toolkit.facts.modules.dkms import DkmsState
 from toolkit.facts.modules.ofed import LEFTOVER
@@ -84,7 +85,7 @@ def part_obstacle(
     elif chosen.part is Part.DRIVER:
         stop = _no_driver(ground, kernel, chosen)
     elif chosen.part is Part.PEERMEM:
-        stop = _no_peermem(kernel, chosen)
+        stop = _no_peermem(ground, kernel, chosen)
     else:
         stop = _no_other(kernel, chosen, all_chosen)
     return stop or _little_room(ground, chosen)
@@ -187,6 +188,11 @@ def _no_driver(ground: Ground, kernel: GroundKernel, chosen: ChosenPart) -> Buil
             f"no source of the driver{wanted} is below /usr/src",
             f"there are those of {has}" if has else "install the driver's DKMS package there",
         )
+    if not chosen.source.builds:
+        return BuildObstacle(
+            f"/usr/src/{chosen.source.folder} is the driver's source and no DKMS package",
+            "install the driver's modules, or its DKMS package",
+        )
     if any(
         each.module == chosen.package
         and each.version == chosen.version
@@ -210,14 +216,21 @@ def _refuses_real_time(kernel: GroundKernel) -> BuildObstacle:
     )
 
 
-def _no_peermem(kernel: GroundKernel, chosen: ChosenPart) -> BuildObstacle | None:
+def _no_peermem(ground: Ground, kernel: GroundKernel, chosen: ChosenPart) -> BuildObstacle | None:
     if _real_time(kernel):
         return _refuses_real_time(kernel)
     if chosen.source is None or not chosen.source.peermem:
+        hint = "install the driver's DKMS package, or its sources, in the version that is installed"
+        driver = kernel.provider(P2P)
+        if driver is not None and not any(
+            (each.version, each.kernel) == (driver.version, kernel.release) and each.usable
+            for each in ground.builds
+        ):
+            hint = driver_source(ground.distro, chosen.version, driver.path, ground.arch)
         return BuildObstacle(
             f"the source of nvidia-peermem {chosen.version or '(any version)'} is not below"
             " /usr/src: it comes with the driver's",
-            "install the driver's DKMS package, or its sources, in the version that is installed",
+            hint,
         )
     return None
 

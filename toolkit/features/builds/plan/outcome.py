@@ -205,6 +205,8 @@ class Need:
     ofed: str = ""  # likewise
     nodes: tuple[str, ...] = ()  # who needs it; () where the operator said what to build
     arch: str = ""  # of the nodes, as uname -m prints it; "" for whatever the ground has
+    module: str = ""  # their nvidia.ko where it did not come by DKMS: its path, and what it exports
+    exports: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

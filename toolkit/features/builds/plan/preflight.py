@@ -13,8 +13,7 @@ from enum import StrEnum
 from toolkit.built.plan.model import Part
 from toolkit.compat.reader import Compat, Confidence
 from toolkit.errors import ExitCode, Unparsable
-from toolkit.facts.modules.build_env import Ground, GroundKernel
-from toolkit.facts.modules.compiler import Compiler, parse_cc_version
+from toolkit.facts.modules.build_env import Compiler, Ground, GroundKernel, parse_cc_version
 from toolkit.features.builds.plan.graph import BlockedPart, BuildGraph, BuildStep
 
 _OPEN = "Dual MIT/GPL"  # the licence that the open modules declare

@@ -206,10 +206,11 @@ def _driver(
     version: str,
     peers: ChosenPart | None,
 ) -> ChosenPart:
-    sources = tuple(each for each in ground.sources if each.licence)
+    sources = tuple(each for each in ground.sources if each.licence or each.peermem)
     installed = kernel.provider(P2P) if kernel else None
     wanted = version or (installed.version if installed else "")
-    source = _newest(each for each in sources if wanted in {"", each.version})
+    fitting = [each for each in sources if wanted in {"", each.version}]
+    source = _newest(each for each in fitting if each.builds) or _newest(fitting)
     if source is None and not version:
         source = _newest(sources)  # no source of the installed one, and nobody named it
     if Part.DRIVER not in asked and installed is not None and version in {"", installed.version}:

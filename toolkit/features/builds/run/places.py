@@ -15,7 +15,7 @@ from toolkit.built.plan.gate import GateGround, SymbolProvider, built_providers,
 from toolkit.built.plan.model import PEERMEM, Built, Part
 from toolkit.errors import TransportError, UsageError
 from toolkit.evidence import Evidence
-from toolkit.facts.modules.build_env import Ground, parse_ground
+from toolkit.facts.modules.build_env import Ground, GroundKernel, parse_ground
 from toolkit.facts.modules.symvers import Export, parse_symvers
 from toolkit.features.builds.io import sandbox
 from toolkit.features.builds.io.executors import DASK, LOCAL, THREADS, refuse_unknown
@@ -28,7 +28,7 @@ from toolkit.features.builds.io.sandbox import (
     written,
 )
 from toolkit.features.builds.plan.graph import BuildGraph, BuildStep
-from toolkit.features.builds.plan.wanted import P2P, given_exports
+from toolkit.features.builds.plan.wanted import P2P
 from toolkit.hosts.host import Host
 from toolkit.node.scripts import FOLDER
 from toolkit.plan.templates import render_text
@@ -183,8 +183,7 @@ def gate_ground(
     providers: list[SymbolProvider] = []
     for above in graph.upstream(step):
         if above.given:
-            rows = given_exports(ground, kernel, above.inputs.part)
-            providers += _given(ground, above, rows)
+            providers += _given(kernel, above)
         else:
             providers += built_providers(others[above.inputs.digest])
     file = built.file(KERNEL_SYMVERS) if built else None
@@ -200,14 +199,14 @@ def gate_ground(
     )
 
 
-def _given(
-    ground: Ground, above: BuildStep, rows: Mapping[str, Export]
-) -> Iterator[SymbolProvider]:
-    kernel = ground.kernel(above.inputs.kernel)
-    found = kernel.provider(P2P) if kernel and above.inputs.part is Part.DRIVER else None
+def _given(kernel: GroundKernel, above: BuildStep) -> Iterator[SymbolProvider]:
+    version, licence = "", ""
+    if above.inputs.part is Part.DRIVER:
+        found = kernel.provider(P2P)
+        version, licence = above.inputs.version, found.licence if found else ""
+    rows = parse_symvers(SYMVERS, above.exports)
     for module in dict.fromkeys(each.module for each in rows.values()):
         exports = {name: each for name, each in rows.items() if each.module == module}
-        version, licence = (found.version, found.licence) if found else ("", "")
         yield SymbolProvider(module, exports, licence, version)
 
 

@@ -60,22 +60,26 @@ class LaidHeaders:
 
 
 @contextmanager
-def with_headers(place: BuildPlace, given: Sequence[str]) -> Iterator[LaidHeaders]:
-    """The same place, where the headers of these packages are seen; nothing is installed.
+def with_headers(
+    place: BuildPlace, given: Sequence[str], sources: Sequence[str] = ()
+) -> Iterator[LaidHeaders]:
+    """The same place, where what these packages hold is seen; nothing is installed.
 
+    :param sources: of the driver.
     :raises UsageError: for a place that is not on this machine, and for what is no headers.
     """
-    if not given:
+    if not given and not sources:
         yield LaidHeaders(place, (), ())
         return
+    word = "headers" if given else "sources"
     if not place.here or place.executor.startswith(DASK):
         raise UsageError(
-            "--headers are laid above a tree of this machine, or above this machine",
-            hint="leave out --on and --executor, or install the headers there",
+            f"--{word} are laid above a tree of this machine, or above this machine",
+            hint=f"leave out --on and --executor, or install the {word} there",
         )
     if os.geteuid() != 0:
-        raise UsageError("--headers needs root: they are mounted aside", hint="run it by sudo")
-    with unpack_headers(given, place.root) as found:
+        raise UsageError(f"--{word} needs root: they are mounted aside", hint="run it by sudo")
+    with unpack_headers(given, place.root, sources=sources) as found:
         yield lay(place, found)
 
 

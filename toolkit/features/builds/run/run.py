@@ -11,15 +11,18 @@ from dataclasses import dataclass, field, replace
 from toolkit.built.io.store import Store
 from toolkit.built.plan.gate import GateVerdict, judge_modules
 from toolkit.built.plan.model import Built, Part
-from toolkit.errors import ExitCode, NoEvidence, Outcome, Unparsable, Unsupported
+from toolkit.checks.consumers.chosen import taken
+from toolkit.checks.modules.fixes import files_of
+from toolkit.errors import ExitCode, NoEvidence, Outcome, Unparsable, Unsupported, read_or
 from toolkit.evidence import Evidence
-from toolkit.facts.modules.build_env import Ground
+from toolkit.facts.modules.build_env import Ground, Provider
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.devices import OfedFlavour
 from toolkit.features.builds.io.executors import DASK, open_crew
 from toolkit.features.builds.io.sandbox import SandboxJob
 from toolkit.features.builds.plan.graph import BlockedPart, BuildGraph, BuildStep, make_graph
 from toolkit.features.builds.plan.outcome import BuildRun, Need, NeedGraph
+from toolkit.features.builds.plan.wanted import P2P
 from toolkit.features.builds.run.build import Logs, Ways, plan_builds, run_builds
 from toolkit.features.builds.run.places import BuildPlace, gate_ground, make_job, recipe
 from toolkit.hosts.host import Host
@@ -29,6 +32,7 @@ from toolkit.rollout.runs import RunFolder
 from toolkit.ssh.transport import Transport
 from toolkit.verbs.access import Fleet
 from toolkit.verbs.each import on_each
+from toolkit.want import PeerPath, Want
 
 INBOX = "inbox"  # as a version of OFED: none is installed
 
@@ -42,23 +46,26 @@ class NodeNeeds:
 
 
 def needs_of(
-    fleet: Fleet, folder: RunFolder, kernels: Sequence[str] = ()
+    fleet: Fleet, folder: RunFolder, kernels: Sequence[str] = (), *, insist: bool = False
 ) -> list[Outcome[NodeNeeds]]:
     """Ask every node once.
 
     :param kernels: in place of those that the nodes run and boot next.
+    :param insist: build for nodes that need none of it, too.
     """
 
     def work(host: Host, transport: Transport) -> NodeNeeds:
         evidence = collect(transport)
         folder.keep_evidence(host.name, evidence)
-        return needs_of_node(host.name, evidence, kernels)
+        return needs_of_node(host.name, evidence, kernels, insist=insist)
 
     return on_each(fleet, "reading", work)
 
 
-def needs_of_node(host: str, evidence: Evidence, kernels: Sequence[str] = ()) -> NodeNeeds:
-    """What one node needs, from its evidence.
+def needs_of_node(
+    host: str, evidence: Evidence, kernels: Sequence[str] = (), *, insist: bool = False
+) -> NodeNeeds:
+    """What one node needs, from its evidence; nothing where the kernel's own RDMA does dma-buf.
 
     :raises NoEvidence: its driver or its kernel is not known.
     """
@@ -69,10 +76,27 @@ def needs_of_node(host: str, evidence: Evidence, kernels: Sequence[str] = ()) ->
             f"{host}: no NVIDIA driver is loaded, and DKMS has none: nothing tells its version",
             hint="say what to build: --driver VERSION --kernel RELEASE, without --hosts",
         )
+    path = taken(node, replace(Want(), path=None)).path
+    if not insist and node.ofed.flavour is OfedFlavour.INBOX and path is PeerPath.DMABUF:
+        why = "its path is dma-buf, by the open driver and the kernel's own RDMA modules"
+        return NodeNeeds((), f"{host}: {why}: nothing is built for it (--part peermem insists)")
     wanted, remark = (tuple(kernels), "") if kernels else _kernels(host, node)
-    ofed = _ofed(node)
-    arch = node.arch
-    return NodeNeeds(tuple(Need((each,), driver, ofed, (host,), arch) for each in wanted), remark)
+    need = Need((), driver, _ofed(node), (host,), node.arch)
+    return NodeNeeds(tuple(_for_kernel(node, need, each) for each in wanted), remark)
+
+
+def _for_kernel(node: Node, need: Need, kernel: str) -> Need:
+    """With what that kernel's nvidia.ko exports, where DKMS has not built it: then nobody shall."""
+    need = replace(need, kernels=(kernel,))
+    if node.driver_dkms:
+        return need
+    files = read_or(lambda: files_of(node, kernel, "nvidia"), [])
+    at = {each.filename.removeprefix("/usr"): each.version for each in files}
+    for each in read_or(lambda: node.exports_for(kernel), ()):
+        if P2P in each.crcs and at.get(each.path.removeprefix("/usr")) == need.driver:
+            rows = sorted(row for row in each.crcs.items() if row[0].startswith("nvidia_p2p_"))
+            return replace(need, module=each.path, exports=tuple(rows))
+    return need
 
 
 def shared(found: Iterable[NodeNeeds]) -> tuple[Need, ...]:
@@ -171,9 +195,17 @@ def graphs_for(
             ofed=need.ofed,
             flags=flags,
             recipe=made_by,
+            given=_provider(need),
         )
         works.append(NeedGraph(need, graph))
     return Surveyed(ground, tuple(works))
+
+
+def _provider(need: Need) -> Provider | None:
+    """The driver that the nodes have; the licence is held against theirs where it is delivered."""
+    if not need.exports:
+        return None
+    return Provider(need.module, "nvidia", need.driver, "", dict(need.exports))
 
 
 def _foreign(need: Need, ground: Ground) -> BuildGraph | None:

@@ -135,11 +135,9 @@ def _tmpfiles(login: _Pair, host: _Pair) -> str:
         (f"{PLACE}/authorized_keys", "0600", f"{login.public}\n".encode()),
         (_SSHD, "0644", settings.encode()),
     )
-    lines = [f"d {PLACE} 0755 root root - -"]
-    lines += [
-        f"f+~ {path} {mode} root root - {b64encode(data).decode()}" for path, mode, data in rows
-    ]
-    return "\n".join(lines) + "\n"
+    return f"d {PLACE} 0755 root root - -\n" + "".join(
+        f"f+~ {path} {mode} root root - {b64encode(data).decode()}\n" for path, mode, data in rows
+    )
 
 
 def _cloud_config(login: _Pair, host: _Pair) -> str:

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from toolkit.checks.check import Check, Gap, Impact
 from toolkit.checks.outliers import Difference
-from toolkit.facts.rdma.measured import MeasuredPair
+from toolkit.facts.rdma.perftest import MeasuredPair
 from toolkit.features.page.show.fold import Fold, Who
 from toolkit.features.page.show.seen import Carry, Heat
 from toolkit.plural import counted

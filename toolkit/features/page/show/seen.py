@@ -14,14 +14,14 @@ from functools import lru_cache, partial
 from typing import TypeVar, cast
 
 from toolkit.checks.check import Finding, Gap, Status, Verdict
-from toolkit.checks.comparison import Sheet, Sheets
 from toolkit.checks.judged import Judged
+from toolkit.checks.outliers import Sheet, Sheets
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
-from toolkit.facts.rdma.measured import SIMULATED, MeasuredPair
+from toolkit.facts.rdma.perftest import SIMULATED, MeasuredPair
 from toolkit.facts.recall import Answers
-from toolkit.facts.text.secrets import hide_secrets
+from toolkit.facts.text.scrub import hide_secrets
 from toolkit.features.predict.plan.totals import Prediction, predict
 from toolkit.features.topology.show.view import TopologyView, view
 from toolkit.groups import Wants

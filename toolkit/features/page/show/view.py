@@ -10,7 +10,7 @@ from toolkit import __version__
 from toolkit.checks.check import Finding, Gap, Impact, Status
 from toolkit.checks.outliers import Comparison, compare
 from toolkit.errors import Outcome, ToolkitError
-from toolkit.facts.rdma.measured import MeasuredPair
+from toolkit.facts.rdma.perftest import MeasuredPair
 from toolkit.features.page.show.fold import Fold, Folder
 from toolkit.features.page.show.parts import (
     MEANS,

@@ -1,12 +1,13 @@
 """What jobs do meanwhile: the bandwidth of each communicator against what its nodes' paths carry.
 
 Held against sound nodes, so that what a node's own evidence says against it is a suspect and no
-excuse: GPUDirect that cannot work, a bridge that redirects, an IOMMU that translates.
+excuse: GPUDirect that cannot work, a bridge that redirects, an IOMMU that translates. Beside it
+what NCCL's RAS says of ranks: lost, in error, or left behind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from toolkit.checks.check import Status
@@ -14,6 +15,7 @@ from toolkit.checks.traffic.verdict import REACHED, SHORT
 from toolkit.compat.throughput import Constants, Range
 from toolkit.facts.nccl.inspector import CommunicatorRun
 from toolkit.facts.nccl.nccl_tests import CollectiveRun
+from toolkit.facts.nccl.ras import RasKind, RasLook, RasTrouble
 from toolkit.features.predict.plan.totals import (
     NodeInputs,
     NodeTotal,
@@ -21,6 +23,7 @@ from toolkit.features.predict.plan.totals import (
     predict_inputs,
 )
 from toolkit.features.predict.plan.what_if import parse_wishes, with_wishes
+from toolkit.plural import counted
 from toolkit.throughput.estimate import Estimate
 from toolkit.throughput.inputs import Load
 
@@ -49,6 +52,16 @@ class JobVerdict:
     @property
     def ratio(self) -> float | None:
         return self.run.bus / self.carried.value if self.carried else None
+
+
+@dataclass(frozen=True, slots=True)
+class JobState:
+    """What is told of a job beside its bandwidth."""
+
+    job: str
+    status: Status
+    why: str
+    suspects: tuple[str, ...] = ()  # "gpu017 (rank 21)"
 
 
 def job_node(told: NodeInputs, now: Prediction, c: Constants) -> JobNode:
@@ -142,3 +155,42 @@ def _reasons(node: JobNode) -> tuple[str, ...]:
         elif each.collective.value < _LESS * sound[key].collective.value:
             reasons["acs.redirect" if told[key].redirects else "iommu.passthrough"] = None
     return tuple(reasons)
+
+
+def judge_ras(job: str, looks: tuple[RasLook, ...], names: Mapping[str, str]) -> JobState:
+    """What RAS answered last, beside what it answered before.
+
+    Ranks that differ are no fault where they move on: a job is not halted while it is asked.
+
+    :param looks: one or more, the oldest first.
+    :param names: of nodes by address.
+    """
+    last, before = looks[-1], looks[:-1]
+    known = before[-1].troubles if before else ()
+    soft = [each for each in last.troubles if each.kind is RasKind.MISMATCH]
+    stuck = [each for each in soft if each in known]
+    hard = [each for each in last.troubles if each not in soft] + stuck
+    if not hard and not last.whole and before:
+        return judge_ras(job, before, names)  # the next one is being written
+    of = f"{counted(last.communicators, 'communicator')} of {last.ranks} ranks at most"
+    told = "; ".join(dict.fromkeys(each.words for each in hard or soft))
+    if hard:
+        halted = f"not moved on over {len(looks)} answers: " * bool(stuck)
+        return JobState(job, Status.FAIL, halted + told, _who(hard, names))
+    if not last.whole:
+        return JobState(job, Status.UNKNOWN, "its answer ends midway: ask again")
+    if soft and not before:
+        why = f"{of}: {told}; it may move on while it is asked: keep a second answer, too"
+        return JobState(job, Status.UNKNOWN, why, _who(soft, names))
+    if not last.communicators:
+        return JobState(job, Status.NA, "no communicator, and no process that was lost")
+    moves = "; ranks differ, and move on" if soft else ""
+    return JobState(job, Status.PASS, f"{of}: all answer, none has an error{moves}")
+
+
+def _who(troubles: Iterable[RasTrouble], names: Mapping[str, str]) -> tuple[str, ...]:
+    """Nodes of those that stand out, with their ranks."""
+    found: dict[str, dict[str, None]] = {}
+    for one in (one for each in troubles for one in each.who if one.host):
+        found.setdefault(names.get(one.host, one.host), {})[one.said] = None
+    return tuple(f"{host} ({', '.join(said)})" for host, said in found.items())

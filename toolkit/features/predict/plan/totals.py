@@ -18,7 +18,7 @@ from toolkit.facts.pci.pairs import Pairs
 from toolkit.facts.pci.topology import Distance
 from toolkit.facts.rdma.devices import RdmaDevice
 from toolkit.features.predict.plan.usable import gpu_gap, path_gap
-from toolkit.plural import counted
+from toolkit.plural import counted, figure
 from toolkit.throughput.estimate import Estimate, Layer, estimate, left_open
 from toolkit.throughput.inputs import Load, PairInputs
 from toolkit.throughput.model import Term, least
@@ -269,7 +269,7 @@ def model_size(parameters: float) -> str:
     """ "70B": as models are called."""
     for letter, scale in (("T", 1e12), ("B", 1e9), ("M", 1e6)):
         if parameters >= scale:
-            return f"{parameters / scale:.3g}{letter}"
+            return f"{figure(parameters / scale)}{letter}"
     return f"{parameters:.0f}"
 
 

@@ -102,13 +102,7 @@ def open_site(progress: Progress, commands: Slurm | None = None, *, carries: boo
         sets = parse_nodesets(commands.config_file(config.file)) if config.file else {}
     finally:
         progress.finish()
-    return Site(commands, config, nodes, _members(sets, nodes), carries)
-
-
-def _members(
-    sets: dict[str, tuple[str, str]], nodes: dict[str, SlurmNode]
-) -> dict[str, tuple[str, ...]]:
-    """Who is in each node set: those named, or those that have its feature."""
+    # Who is in each node set: those named, or those that have its feature.
     found: dict[str, tuple[str, ...]] = {}
     for name, (listed, feature) in sets.items():
         if listed and listed.upper() != "ALL":
@@ -117,7 +111,7 @@ def _members(
             chosen = set(nodes if listed else ())
         chosen |= {each.name for each in nodes.values() if feature in each.features}
         found[name] = tuple(each for each in nodes if each in chosen)
-    return found
+    return Site(commands, config, nodes, found, carries)
 
 
 def inventory_of(site: Site, own: Inventory = NOTHING) -> Inventory:

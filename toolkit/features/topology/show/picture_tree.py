@@ -115,16 +115,7 @@ def _place(drawing: _Drawing, place: TreePlace, depth: int) -> Box:
         middle = drawing.y + _HIGH / 2
         drawing.y += _ROW
     x = drawing.column(drawing.deepest if not below else depth)
-    box = _box(place, x, middle, blocks=place.address in drawing.blocking)
-    drawing.boxes.append(box)
-    if not below:
-        drawing.ends |= {place.address: box} | ({place.name: box} if place.kind == "HCA" else {})
-    for child, lower in below:
-        _edge(drawing, box, child, lower)
-    return box
-
-
-def _box(place: TreePlace, x: float, middle: float, *, blocks: bool) -> Box:
+    blocks = place.address in drawing.blocking
     end = place.kind in _ENDS
     width = _END if end else _BRIDGE
     sends_up = bool(place.acs) and place.acs != NOT_READ
@@ -133,7 +124,7 @@ def _box(place: TreePlace, x: float, middle: float, *, blocks: bool) -> Box:
         second = place.acs if sends_up else "ACS not read"
     lines = [(f"{place.kind} {place.address}", "name"), (second, "bad" if blocks else "more")]
     look = f"{place.kind.lower().replace(' ', '-')}{' blocks' if blocks else ''}"
-    return Box(
+    box = Box(
         x,
         middle - _HIGH / 2,
         width,
@@ -143,6 +134,12 @@ def _box(place: TreePlace, x: float, middle: float, *, blocks: bool) -> Box:
         _told(place, blocks=blocks),
         end or sends_up,
     )
+    drawing.boxes.append(box)
+    if not below:
+        drawing.ends |= {place.address: box} | ({place.name: box} if place.kind == "HCA" else {})
+    for child, lower in below:
+        _edge(drawing, box, child, lower)
+    return box
 
 
 def _told(place: TreePlace, *, blocks: bool) -> str:

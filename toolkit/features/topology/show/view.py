@@ -100,7 +100,13 @@ def view(host: str, evidence: Evidence | Sources) -> TopologyView:
         _way(node, each, names, nearest=each.distance is best[each.gpu]) for each in told.pairs
     )
     shown = tuple(names.get(hca, hca) for hca in told.hcas)
-    return TopologyView(host, told.source, told.gpus, shown, roots, ways, _notes(node, ways))
+    notes = list(dict.fromkeys(f"{way.gpu}: {way.why}" for way in ways if way.why))
+    if read_or(lambda: node.is_guest, otherwise=False):
+        notes.append("a guest's PCI tree is not the machine's: distances may be made up")
+    if node.knows_pci and not read_or(lambda: node.root, otherwise=True):
+        notes.append("not read as root: ACS is not known")
+    notes += read_or(lambda: node.lspci_differences, ())
+    return TopologyView(host, told.source, told.gpus, shown, roots, ways, tuple(notes))
 
 
 def _names(node: Node) -> dict[str, str]:
@@ -216,13 +222,3 @@ def _way(node: Node, each: NamedPair, names: dict[str, str], *, nearest: bool) -
         nearest,
         path.why if path else "",
     )
-
-
-def _notes(node: Node, ways: tuple[GpuWay, ...]) -> tuple[str, ...]:
-    notes = list(dict.fromkeys(f"{way.gpu}: {way.why}" for way in ways if way.why))
-    if read_or(lambda: node.is_guest, otherwise=False):
-        notes.append("a guest's PCI tree is not the machine's: distances may be made up")
-    if node.knows_pci and not read_or(lambda: node.root, otherwise=True):
-        notes.append("not read as root: ACS is not known")
-    notes += read_or(lambda: node.lspci_differences, ())
-    return tuple(notes)
