@@ -15,7 +15,7 @@ from tests.evidence.healthy_firmware import X2APIC_OPT_OUT, dmar, setup
 from tests.evidence.judging import FAIL, PASS, UNKNOWN, Row, holds, name
 from toolkit.checks.check import Status
 from toolkit.checks.consumers.chosen_nccl import may_lack_dmabuf
-from toolkit.checks.measured import judge as storage
+from toolkit.checks.measured import storage
 from toolkit.checks.pci.bar import MIB, _alone, _by_memory
 from toolkit.checks.rdma.health_hca import _over, _span
 from toolkit.checks.rdma.pasted_ports import _ill, _lossy, memlock_told
@@ -28,6 +28,7 @@ from toolkit.facts.nccl.nccl_tests import CollectiveRun
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.firmware_tools import Link
 from toolkit.throughput.estimate import Estimate, Layer, estimate
+from toolkit.want import Want
 
 SLOW = BOARD.but(GPUS[0], express=Registers(payload=128))
 OPT_OUT = dmar(X2APIC_OPT_OUT)
@@ -94,7 +95,7 @@ def test_what_was_measured(value: float, goal: Goal, status: Status) -> None:
 def test_what_storage_carried(direct: float, status: Status) -> None:
     runs = [GdsioRun("READ", way, 4, "1024", got) for way, got in
             (("GPUD", direct), ("CPU_GPU", 10.0))]  # fmt: skip
-    assert storage(cast("Node", SimpleNamespace(gdsio_runs=runs))).status is status
+    assert storage.judge(cast("Node", SimpleNamespace(gdsio_runs=runs)), Want()).status is status
 
 
 def test_a_larger_message_gets_more_where_it_gets_more_than_a_tenth() -> None:
