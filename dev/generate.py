@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dev import bill, reference
+from dev.lab import rows
 from dev.run import ROOT
 from toolkit import __version__
 from toolkit.checks.all import ALL
@@ -32,6 +33,7 @@ def texts() -> Mapping[str, str]:
     lock = (ROOT / _LOCK).read_text()
     return {
         "docs/checks.md": reference.page(ALL),
+        "docs/boxes.md": rows.page(),
         "toolkit/cli/verbs.json": table.written(),
         bill.FILE: bill.bill(__version__, lock),
     }

@@ -1,4 +1,7 @@
-"""A Vagrant box of our own: the lab's system on its disk, with a login as Vagrant wants it.
+"""Vagrant boxes of our own: layers of the lab on a disk, with a login as Vagrant wants it.
+
+Which there are is told by vagrant/boxes.toml: debian12, with nothing but Debian, and those whose
+row says what must fail there: a healthy node, and the same with one thing broken.
 
 A box for vagrant-libvirt is an archive of three files: box.img, metadata.json and a Vagrantfile
 (vagrant-libvirt, "Creating boxes"). This one brings the key of its user along: whoever has
@@ -15,7 +18,8 @@ from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
-from dev.lab.disk import SIZE_MB, disk
+from dev.lab.disk import SIZE_MB, _fill
+from dev.lab.healthy import LIBRARY, healthy
 from dev.lab.trees import system
 from tests.builds.grounds import kept
 from tests.builds.sandbox import Sandbox
@@ -56,28 +60,50 @@ RequiredBy=ssh.service
 """
 
 
-def box(tell: Callable[[str], None] = lambda _: None) -> Path:
-    """The box as one file, made once; to be read only.
+def login() -> Path:
+    """The private key of whoever has a box; its public half lies beside it."""
+    return kept("lab-box-key", _make_key) / "key"
+
+
+def box(name: str = NAME, tell: Callable[[str], None] = lambda _: None) -> Path:
+    """A box as one file, made once; to be read only.
 
     :raises NotToBeHad: where it cannot be made.
     """
-    below, key = system(KERNEL, tell), kept("lab-box-key", _make_key)
-    public = (key / "key.pub").read_text()
-    named = "\n".join((public, *(each.name for each in below), Path(__file__).read_text()))
-    digest = sha256(named.encode()).hexdigest()[:12]
-
-    def top(folder: Path) -> None:
-        with Sandbox(below) as box:
-            _configure(box, public)
-            # cp keeps what overlayfs notes of removed files: devices 0/0.
-            subprocess.run(("cp", "-a", f"{box.upper}/.", str(folder)), check=True)
+    raw = box_disk(name, tell)
 
     def pack(folder: Path) -> None:
-        raw = disk(KERNEL, (kept(f"lab-box-layer-{digest}", top),), tell)
         tell("packing the box")
-        _pack(folder / "box", raw, key / "key")
+        _pack(folder / "box", raw, login())
 
-    return kept(f"lab-box-{digest}", pack) / "box"
+    return kept(raw.parent.name.replace("-disk-", "-"), pack) / "box"
+
+
+def box_disk(name: str, tell: Callable[[str], None] = lambda _: None) -> Path:
+    """The raw disk of a box, made once; to be read only.
+
+    :raises NotToBeHad: where it cannot be made.
+    """
+    below, public = _below(name, tell), login().with_name("key.pub").read_text()
+    named = "\n".join((name, public, *(each.name for each in below), Path(__file__).read_text()))
+
+    def make(folder: Path) -> None:
+        tell(f"making the disk of {name}")
+        with Sandbox(below) as box:
+            _configure(box, name, public)
+            if name not in (NAME, "healthy"):
+                box.run(f"/{LIBRARY}/defect", name)
+            _fill(folder / "disk.raw", box.root)
+
+    digest = sha256(named.encode()).hexdigest()[:12]
+    return kept(f"lab-box-disk-{name}-{digest}", make) / "disk.raw"
+
+
+def _below(name: str, tell: Callable[[str], None]) -> tuple[Path, ...]:
+    if name == NAME:
+        return system(KERNEL, tell)
+    tell("making a healthy node")
+    return healthy()
 
 
 def _make_key(folder: Path) -> None:
@@ -85,22 +111,23 @@ def _make_key(folder: Path) -> None:
     subprocess.run(words, check=True, capture_output=True)
 
 
-def _configure(box: Sandbox, public: str) -> None:
+def _configure(box: Sandbox, name: str, public: str) -> None:
     """The user whom Vagrant expects, and nothing of the lab's own ways in."""
     box.run("useradd", "--create-home", "--shell", "/bin/bash", "vagrant")
     box.write("etc/sudoers.d/vagrant", "vagrant ALL=(ALL) NOPASSWD: ALL\n", 0o440)
     box.run("install", "-d", "-m", "700", "-o", "vagrant", "-g", "vagrant", "/home/vagrant/.ssh")
     box.write("home/vagrant/.ssh/authorized_keys", public, 0o600)
     box.run("chown", "vagrant:vagrant", "/home/vagrant/.ssh/authorized_keys")
-    box.path("root/.ssh/authorized_keys").unlink()
+    box.path("root/.ssh/authorized_keys").unlink(missing_ok=True)
     for path in box.path("etc/ssh").glob("ssh_host_*"):
         path.unlink()
     box.write("etc/systemd/system/first-host-key.service", _FIRST_KEY)
     box.run("systemctl", "enable", "first-host-key.service")
-    box.path("etc/systemd/network/50-lab.network").unlink()
+    box.run("systemctl", "disable", "lab-network.service")
     box.write("etc/systemd/network/50-box.network", _NETWORK)
-    box.write("etc/hostname", f"{NAME}\n")
-    box.write("etc/hosts", f"127.0.0.1 localhost\n127.0.1.1 {NAME}\n")
+    box.run("systemctl", "enable", "systemd-networkd.service")
+    box.write("etc/hostname", f"{name}\n")
+    box.write("etc/hosts", f"127.0.0.1 localhost\n127.0.1.1 {name}\n")
     box.write("etc/machine-id", "")
 
 

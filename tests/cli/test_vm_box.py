@@ -22,7 +22,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A box that is there already; every tool is."""
     file = tmp_path / "made"
     file.write_bytes(b"box")
-    monkeypatch.setattr(boxing, "box", lambda _: file)
+    monkeypatch.setattr(boxing, "box", lambda _, __: file)
     monkeypatch.setattr(boxing, "missing", lambda _: ())
     return file
 
@@ -54,9 +54,18 @@ def test_a_place_that_cannot_be_written_is_told(
 def test_a_box_that_cannot_be_made_is_told_in_a_sentence(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fails(tell: object) -> Path:
+    def fails(name: str, tell: object) -> Path:
         raise NotToBeHad("mmdebstrap: no network")
 
     monkeypatch.setattr(boxing, "box", fails)
     assert run({"out": str(tmp_path / "my.box")}) is ExitCode.UNSUPPORTED
     assert "error: no box: mmdebstrap: no network" in capsys.readouterr().err
+
+
+def test_a_name_that_no_box_has_is_told_with_those_there_are(
+    made: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run({"name": "helthy"}) is ExitCode.USAGE
+    said = capsys.readouterr().err
+    assert "--name helthy: no such box" in said
+    assert "boxes: debian12, healthy, acs" in said

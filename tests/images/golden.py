@@ -32,15 +32,22 @@ def release() -> str:
     return releases()["6.1"]
 
 
-def golden(target: Path) -> Path:
-    """Lay the root at ``target``: a copy of one's own, as an operator's would be.
+def layers() -> tuple[Path, ...]:
+    """What it is made of, topmost first; to be read only.
 
     :raises NotToBeHad: where it cannot be made.
     """
     below = (*system("6.1"), tree("bookworm"))
     edition = sha256(Path(__file__).read_bytes()).hexdigest()[:8]
-    layers = layer(f"golden-{edition}", below, _make)
-    with Sandbox(layers) as box:
+    return layer(f"golden-{edition}", below, _make)
+
+
+def golden(target: Path) -> Path:
+    """Lay the root at ``target``: a copy of one's own, as an operator's would be.
+
+    :raises NotToBeHad: where it cannot be made.
+    """
+    with Sandbox(layers()) as box:
         for name in ("proc", TOLD, "dev"):
             subprocess.run(("umount", box.path(name)), check=True)
         subprocess.run(("cp", "-a", "-T", str(box.root), str(target)), check=True)

@@ -64,6 +64,7 @@ def test_an_emulated_node_is_waited_for_as_long_as_is_said(
     node = Scripted(WHOLE + END)
     collect(node, limit_s=10)
     assert node.waited_s == 10 * times
+    assert f"\npatience={times}\n" in probe_script(), "and so is each of its commands"
 
 
 def test_a_lost_connection_leaves_what_had_arrived() -> None:

@@ -12,12 +12,13 @@ import yaml
 
 from dev import bill, generate, reference
 from dev.lab import box
+from dev.lab.rows import rows as made_here
 from dev.run import ROOT
 from dev.tiers import table
 from tests.unit.bills import told_of_the_schema
 from toolkit import package_data
 from toolkit.built.plan.gate_rules import Refused
-from toolkit.checks.all import ALL
+from toolkit.checks.all import ALL, BY_ID
 from toolkit.checks.check import Check, Impact, passed
 from toolkit.cli.table import VERBS
 from toolkit.errors import WORST_FIRST, ExitCode, ToolkitError, Unsupported
@@ -65,7 +66,8 @@ def test_generated_pages_are_current() -> None:
 def test_pages_are_written_where_they_are_stale_and_only_there(tmp_path: Path) -> None:
     for folder in ("docs", "toolkit/cli"):
         (tmp_path / folder).mkdir(parents=True)
-    assert generate.pages(tmp_path) == ("docs/checks.md", "toolkit/cli/verbs.json", bill.FILE)
+    assert generate.pages(tmp_path) == tuple(generate.texts())
+    assert {"docs/checks.md", "docs/boxes.md", bill.FILE} <= set(generate.texts())
     assert generate.pages(tmp_path) == ()
 
 
@@ -144,7 +146,7 @@ def test_boxes_are_read_by_ruby_as_toml_reads_them() -> None:
     """The Vagrantfile knows two shapes of lines and passes over the rest."""
     boxes: dict[str, dict[str, str]] = {}
     for line in (ROOT / "vagrant/boxes.toml").read_text().split("\n"):
-        if name := re.match(r"\[(\w+)\]", line):
+        if name := re.match(r"\[([\w-]+)\]", line):
             boxes[name[1]] = {}
         elif pair := re.match(r'(\w+) = "([^"]*)"', line):
             boxes[list(boxes)[-1]][pair[1]] = pair[2]
@@ -154,13 +156,24 @@ def test_boxes_are_read_by_ruby_as_toml_reads_them() -> None:
 def test_every_family_has_a_box() -> None:
     boxes = tomllib.loads((ROOT / "vagrant/boxes.toml").read_text()).values()
     assert {row["family"] for row in boxes} == {family.name for family in FAMILIES}
-    assert all(set(row) == {"box", "family", "needs", "verified"} for row in boxes)
+    judged = {"broken", "profile", "fails"}
+    assert {frozenset(set(row) - {"box", "family", "needs", "verified"}) for row in boxes} == {
+        frozenset(),
+        frozenset(judged),
+    }
+
+
+def test_what_a_box_must_fail_are_checks_of_ours() -> None:
+    """What breaks each is found out by booting it: tests/machine/test_boxes.py."""
+    judged = {name: row for name, row in made_here().items() if "fails" in row}
+    assert {name for name, row in judged.items() if not row["fails"]} == {"healthy"}
+    assert {each for row in judged.values() for each in row["fails"].split()} <= BY_ID.keys()
+    assert {row["profile"] for row in judged.values()} <= set(profiles())
 
 
 def test_what_vagrant_up_starts_is_the_box_that_our_own_tests_start() -> None:
     boxes = tomllib.loads((ROOT / "vagrant/boxes.toml").read_text())
-    assert [name for name, row in boxes.items() if row["verified"] == "here"] == [box.NAME]
-    assert next(iter(boxes)) == box.NAME
+    assert next(iter(boxes)) == next(iter(made_here())) == box.NAME
     assert {row["verified"] for row in boxes.values()} == {"here", "no"}
 
 

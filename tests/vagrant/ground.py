@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from dev.lab.machine import factor
 from dev.run import ROOT
 
 PREFIX = "gdr-ground-"
@@ -117,6 +118,7 @@ class Ground:
             "VAGRANT_CHECKPOINT_DISABLE": "1",
             "GDR_VAGRANT_BOXES": str(self.folder / "boxes"),
             "GDR_VAGRANT_DRIVER": "qemu",
+            "GDR_PATIENCE": str(factor()),
             "XDG_STATE_HOME": str(self.folder / "state"),
         }
 

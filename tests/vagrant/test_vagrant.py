@@ -12,6 +12,8 @@ import pytest
 
 from dev.lab.box import box
 from dev.lab.machine import factor
+from dev.lab.rows import rows
+from tests.machine.boxes import RUN, read
 from tests.vagrant.ground import Ground, GroundError
 
 pytestmark = pytest.mark.vagrant
@@ -28,24 +30,29 @@ def tell(text: str) -> None:
 
 @pytest.fixture(scope="module")
 def ground() -> Iterator[Ground]:
-    made = box(tell)
+    made = {name: box(name, tell) for name in (NAME, "healthy")}
     with Ground() as opened:
         boxes = opened.folder / "boxes"
         boxes.mkdir()
-        (boxes / f"{NAME}.box").symlink_to(made)
+        for name, path in made.items():
+            (boxes / f"{name}.box").symlink_to(path)
         yield opened
 
 
 @pytest.fixture(scope="module")
 def up(ground: Ground) -> str:
     """The machine, running; what ``vagrant up`` printed."""
+    return _up(ground)
+
+
+def _up(ground: Ground, *name: str) -> str:
     began = time.monotonic()
-    status, printed = ground.run("vagrant", "up", "--no-tty", limit_s=UP_S * factor())
+    status, printed = ground.run("vagrant", "up", *name, "--no-tty", limit_s=UP_S * factor())
     tell(f"vagrant up: {time.monotonic() - began:.0f} s")
     if status:
         raise GroundError(printed[-3000:])
     # Who logs in while it still boots sees modules come between two questions.
-    settled = ("vagrant", "ssh", "--no-tty", "-c", "systemctl is-system-running --wait")
+    settled = ("vagrant", "ssh", *name, "--no-tty", "-c", "systemctl is-system-running --wait")
     ground.run(*settled, limit_s=UP_S * factor())
     return printed
 
@@ -87,6 +94,20 @@ def test_the_shipped_suites_are_green(ground: Ground, up: str, tmp_path: Path) -
     assert f"test_the_boot_id[{HOST}]" in passed
     assert f"test_the_loaded_modules[{HOST}]" in passed
     assert (known.read_bytes() if known.exists() else b"") == before, "its key was kept"
+
+
+def test_the_healthy_box_passes_ninety_cases_and_fails_none(ground: Ground, tmp_path: Path) -> None:
+    _up(ground, "healthy")
+    try:
+        report = tmp_path / "report.xml"
+        words = ("--pyargs", "toolkit.suites", "--hosts", "vagrant://healthy")
+        judged = ("--gdr-profile", rows()["healthy"]["profile"], f"--junitxml={report}")
+        _, printed = ground.run(*RUN, *words, *judged, limit_s=SUITE_S * factor())
+        cases = read(report)
+        assert not cases.failed, printed[-6000:]
+        assert len(cases.passed) >= 90
+    finally:
+        ground.run("vagrant", "destroy", "-f", "healthy", limit_s=UP_S)
 
 
 def test_a_driver_or_an_iommu_that_there_is_not_is_told(ground: Ground) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from dataclasses import dataclass
+from math import ceil
 from typing import TYPE_CHECKING
 
 from toolkit.errors import FloodError, TransportError, Unparsable
@@ -48,6 +49,7 @@ def probe_script(register: Register | None = None, inside: Inside | None = None)
     :param inside: what the node has that runs the job; what is tried is tried in there.
     """
     parts = [(FOLDER / file).read_text("utf-8") for file in _FILES]
+    parts += [f"patience={ceil(patience())}"]
     if inside is not None:
         parts += inside.parts()
     if register is not None:

@@ -192,6 +192,8 @@ await() { # await PID SECONDS: sets status; to nothing where it took longer, and
     trap - URG
 }
 
+patience=1 # by how much longer than nodes need a command is waited for; set by who sends this
+
 cmd() { sift whole "$@"; } # cmd KEY SECONDS COMMAND...
 
 whole() { # whole FILE [ERRORS]: all that a command said
@@ -209,7 +211,7 @@ sift() { # sift FUNCTION KEY SECONDS COMMAND...: of what it says what the functi
     shift
     # Nothing here may hold our own output open, or the connection waits for it.
     "$where" "$@" >"$job" 2>"$job.err" </dev/null &
-    await $! "$limit"
+    await $! "$((limit * patience))"
     content=''
     case $status in
         '') frame "$cmd_key" timeout "$shown" ;;
