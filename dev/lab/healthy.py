@@ -17,7 +17,7 @@ from tests.builds.layers import layer
 from tests.builds.sandbox import Sandbox
 from tests.images import golden
 from tests.machine.stack import STUB, stack
-from toolkit.checks.kernel.rebuilding import Caller, hooks_of
+from toolkit.checks.kernel.rebuilding import HOOKS, Caller
 from toolkit.facts.modules.placed_files import REBUILD
 from toolkit.plan.artefacts_dkms import rebuilding
 from toolkit.plan.templates import render_text
@@ -89,7 +89,8 @@ def _set(box: Sandbox) -> None:
     """What an operator sets on such a node, and what rebuilds nvidia-peermem there."""
     for path, text in _SETTINGS.items():
         box.write(path, text)
-    hooks = {each.path for each in hooks_of("debian") if each.caller is not Caller.DKMS}
+    ours = (each for each in HOOKS if not each.families or "debian" in each.families)
+    hooks = {each.path for each in ours if each.caller is not Caller.DKMS}
     for each in rebuilding():
         if each.path in {*hooks, REBUILD}:
             box.write(each.path, render_text(each.template, {}), each.mode)

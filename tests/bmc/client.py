@@ -6,9 +6,9 @@ from typing import Any
 
 from tests.bmc.simulator import Simulator
 from toolkit.evidence import Frame
+from toolkit.redfish.access import BmcTrust, Login
 from toolkit.redfish.client import Bmc
 from toolkit.redfish.http import BmcLimits
-from toolkit.redfish.tls import BmcTrust, Login
 
 QUICK = BmcLimits(connect_s=5, answer_s=5, total_s=20)
 

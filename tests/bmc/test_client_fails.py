@@ -23,10 +23,10 @@ from tests.bmc.simulator import Simulator
 from tests.bmc.tls import Certificate
 from toolkit.errors import BmcCertificate, BmcError, BmcLogin, BmcRefused, BmcSilent
 from toolkit.evidence import State
+from toolkit.redfish.access import BmcTrust, Login
 from toolkit.redfish.client import Bmc, failed
 from toolkit.redfish.http import BmcLimits
 from toolkit.redfish.registry import RegistryCache
-from toolkit.redfish.tls import BmcTrust, Login
 
 HASTY = BmcLimits(connect_s=2, answer_s=0.5, total_s=3)
 

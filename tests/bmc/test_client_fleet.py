@@ -22,11 +22,10 @@ from toolkit.errors import UsageError
 from toolkit.evidence import Evidence, State
 from toolkit.facts.text.scrub import Scrubber
 from toolkit.hosts.host import Host
-from toolkit.redfish.access import BmcAccess, BmcPlace
+from toolkit.redfish.access import BmcAccess, BmcPlace, BmcTrust, Login
 from toolkit.redfish.fleet import BmcFleet, open_bmcs
 from toolkit.redfish.reader import Reader
 from toolkit.redfish.resource import Resource
-from toolkit.redfish.tls import BmcTrust, Login
 from toolkit.ssh.pool import Interrupted, run_all
 from toolkit.verbs.access import Access, Fleet
 from toolkit.verbs.doctor import gather
@@ -189,7 +188,7 @@ import sys
 from toolkit.redfish.fleet import open_bmcs
 from toolkit.redfish.access import BmcAccess
 from toolkit.hosts.host import Host
-from toolkit.redfish.tls import Login, BmcTrust
+from toolkit.redfish.access import Login, BmcTrust
 address, ca, user, password = sys.argv[1:]
 host = Host("gpu1", bmc=address)
 with open_bmcs(BmcAccess(Login(user, password), BmcTrust(ca=ca), {}, 600), (host,)) as bmcs:

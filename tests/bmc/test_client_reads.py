@@ -15,9 +15,9 @@ from tests.bmc.personas import CHANGES, PERSONAS
 from tests.bmc.tls import Certificate
 from toolkit.errors import BmcLogin, BmcRefused
 from toolkit.evidence import Evidence, State
+from toolkit.redfish.access import BmcTrust
 from toolkit.redfish.http import BmcLimits
 from toolkit.redfish.registry import RegistryCache
-from toolkit.redfish.tls import BmcTrust
 
 EVERY = sorted(PERSONAS)
 

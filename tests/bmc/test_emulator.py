@@ -16,10 +16,10 @@ from tests.bmc.client import by_key
 from tests.bmc.emulator import Emulator, emulator
 from tests.bmc.tls import Authority
 from toolkit.errors import BmcLogin
+from toolkit.redfish.access import BmcTrust, Login
 from toolkit.redfish.client import Bmc
 from toolkit.redfish.http import BmcLimits
 from toolkit.redfish.registry import RegistryCache
-from toolkit.redfish.tls import BmcTrust, Login
 
 pytestmark = pytest.mark.bmc
 

@@ -12,9 +12,8 @@ from tests.bmc.conftest import Simulate
 from tests.bmc.personas import PERSONAS
 from toolkit.evidence import State
 from toolkit.hosts.host import Host
-from toolkit.redfish.access import BmcAccess
+from toolkit.redfish.access import BmcAccess, BmcTrust, Login
 from toolkit.redfish.fleet import open_bmcs
-from toolkit.redfish.tls import BmcTrust, Login
 from toolkit.ssh.pool import run_all
 
 LATENCY_S = 0.1

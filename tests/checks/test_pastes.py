@@ -280,63 +280,6 @@ def test_of_acs_that_grep_has_left_alone_it_is_told_whether_any_redirects(
     assert f"of 2 ACSCtl lines {count} redirect" in redirect.finding.found
 
 
-UCX = (
-    "[1710151844.440518] [gpu01:4904 :0]          ib_md.c:309  UCX  ERROR ibv_reg_mr(address="
-    "0x7f2a4e000000, length=65536, access=0xf) failed: {}\n"
-)
-
-
-@pytest.mark.parametrize(
-    ("text", "fails"),
-    [
-        pytest.param(UCX.format("Bad address"), "rdma.registration", id="ucx-and-no-peer-memory"),
-        pytest.param(
-            UCX.format("Cannot allocate memory : Please set max locked memory (ulimit -l) to "
-                       "'unlimited' (current: 64 kbytes)"),
-            "rdma.registration",
-            id="ucx-and-memlock",
-        ),
-        pytest.param(UCX.replace("ERROR", "DEBUG").format("x"), "", id="ucx-that-chats"),
-        pytest.param(
-            "$ sudo insmod gdrdrv.ko\ninsmod: ERROR: could not insert module gdrdrv.ko: Unknown "
-            "symbol in module\n",
-            "gdrcopy.driver",
-            id="gdrdrv",
-        ),
-        pytest.param(
-            "Nov 11 08:00:01 g systemd-modules-load[612]: Failed to insert module "
-            "'nvidia_peermem': Invalid argument\n",
-            "peermem.loaded",
-            id="systemd-at-boot",
-        ),
-        pytest.param(
-            "# depmod -a\ndepmod: WARNING: /lib/modules/5.15.0-91/extra/nv_peer_mem.ko needs "
-            "unknown symbol ib_register_peer_memory_client\n",
-            "peermem.loaded",
-            id="depmod",
-        ),
-        pytest.param(
-            "gpu1 kernel: nvidia_peermem: Unknown symbol ib_register_peer_memory_client (err -2)\n",
-            "peermem.unknown_symbol",
-            id="a-journal-without-its-stamps",
-        ),
-        pytest.param(
-            "$ docker run --gpus all image ibv_devinfo\nNo IB devices found\n",
-            "rdma.devices rdma.port",
-            id="a-container-that-sees-none",
-        ),
-        pytest.param(
-            "libibverbs: Warning: couldn't load driver 'libmlx5-rdmav34.so': libmlx5-rdmav34.so: "
-            "cannot open shared object file: No such file or directory\nNo IB devices found\n",
-            "rdma.devices rdma.port",
-            id="no-provider",
-        ),
-    ],
-)  # fmt: skip
-def test_what_a_second_reader_found_silent(text: str, fails: str, tmp_path: Path) -> None:
-    assert judged(text, tmp_path) == (fails, "")
-
-
 # libibverbs warns of each provider that is missing, of adapters that the machine has not too.
 WARNED = (
     "libibverbs: Warning: couldn't load driver 'libvmw_pvrdma-rdmav34.so': "

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from tests.checks.test_pastes import judged
 from toolkit.checks.all import BY_ID
 from toolkit.checks.check import Finding, Status
 from toolkit.facts.node.node import Node
@@ -283,3 +286,60 @@ def test_what_a_human_writes_is_no_log(prose: str) -> None:
     assert parse_verbs_log(prose) == ()
     text = f"{prose}\n$ cat /proc/cmdline\nBOOT_IMAGE=/boot/vmlinuz ro iommu=pt\n"
     assert found(REGISTRATION, text).status is not BROKEN
+
+
+REG = (
+    "[1710151844.440518] [gpu01:4904 :0]          ib_md.c:309  UCX  ERROR ibv_reg_mr(address="
+    "0x7f2a4e000000, length=65536, access=0xf) failed: {}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "fails"),
+    [
+        pytest.param(REG.format("Bad address"), "rdma.registration", id="ucx-and-no-peer-memory"),
+        pytest.param(
+            REG.format("Cannot allocate memory : Please set max locked memory (ulimit -l) to "
+                       "'unlimited' (current: 64 kbytes)"),
+            "rdma.registration",
+            id="ucx-and-memlock",
+        ),
+        pytest.param(REG.replace("ERROR", "DEBUG").format("x"), "", id="ucx-that-chats"),
+        pytest.param(
+            "$ sudo insmod gdrdrv.ko\ninsmod: ERROR: could not insert module gdrdrv.ko: Unknown "
+            "symbol in module\n",
+            "gdrcopy.driver",
+            id="gdrdrv",
+        ),
+        pytest.param(
+            "Nov 11 08:00:01 g systemd-modules-load[612]: Failed to insert module "
+            "'nvidia_peermem': Invalid argument\n",
+            "peermem.loaded",
+            id="systemd-at-boot",
+        ),
+        pytest.param(
+            "# depmod -a\ndepmod: WARNING: /lib/modules/5.15.0-91/extra/nv_peer_mem.ko needs "
+            "unknown symbol ib_register_peer_memory_client\n",
+            "peermem.loaded",
+            id="depmod",
+        ),
+        pytest.param(
+            "gpu1 kernel: nvidia_peermem: Unknown symbol ib_register_peer_memory_client (err -2)\n",
+            "peermem.unknown_symbol",
+            id="a-journal-without-its-stamps",
+        ),
+        pytest.param(
+            "$ docker run --gpus all image ibv_devinfo\nNo IB devices found\n",
+            "rdma.devices rdma.port",
+            id="a-container-that-sees-none",
+        ),
+        pytest.param(
+            "libibverbs: Warning: couldn't load driver 'libmlx5-rdmav34.so': libmlx5-rdmav34.so: "
+            "cannot open shared object file: No such file or directory\nNo IB devices found\n",
+            "rdma.devices rdma.port",
+            id="no-provider",
+        ),
+    ],
+)  # fmt: skip
+def test_what_a_second_reader_found_silent(text: str, fails: str, tmp_path: Path) -> None:
+    assert judged(text, tmp_path) == (fails, "")

@@ -13,8 +13,7 @@ from toolkit.cli.bmc import bmc_access
 from toolkit.cli.options import BMC_PASSWORD, BMC_USER, Said
 from toolkit.errors import InventoryError, UsageError
 from toolkit.hosts.host import Host
-from toolkit.redfish.access import BmcAccess, BmcPlace, read_map
-from toolkit.redfish.tls import BmcTrust, Login
+from toolkit.redfish.access import BmcAccess, BmcPlace, BmcTrust, Login, read_map
 from toolkit.ssh.credentials import read_secret_file
 
 PIN = "ab" * 32

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from toolkit.errors import UsageError
-from toolkit.redfish import tls as redfish_trust
-from toolkit.redfish.tls import BmcTrust, Login, base_url, check_ca, read_pin
+from toolkit.redfish import access as redfish_trust
+from toolkit.redfish.access import BmcTrust, Login, base_url, check_ca, read_pin
 
 DIGITS = "0123456789abcdef" * 4
 COLONS = ":".join(DIGITS[at : at + 2] for at in range(0, 64, 2))

@@ -8,8 +8,7 @@ from pathlib import Path
 from toolkit.cli.options import BMC, BMC_PASSWORD, BMC_USER, Said
 from toolkit.errors import UsageError
 from toolkit.redfish import LIMIT_S
-from toolkit.redfish.access import BmcAccess, read_map
-from toolkit.redfish.tls import BmcTrust, Login, check_ca, read_pin
+from toolkit.redfish.access import BmcAccess, BmcTrust, Login, check_ca, read_map, read_pin
 from toolkit.ssh.credentials import read_secret, read_secret_file
 
 

@@ -26,7 +26,8 @@ from requests import exceptions as broken
 from toolkit import __version__
 from toolkit.errors import BmcCertificate, BmcError, BmcLogin, BmcRefused, BmcSilent
 from toolkit.plural import sized
-from toolkit.redfish.tls import Adapter, BmcTrust, Line, system_ca
+from toolkit.redfish.access import BmcTrust, system_ca
+from toolkit.redfish.tls import Adapter, Line
 from toolkit.untrusted import read_json
 
 _MOST = 64 << 20  # bytes of one answer; the largest registry seen has 3 MB

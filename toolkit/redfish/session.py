@@ -28,9 +28,9 @@ from sushy.exceptions import AccessError
 
 from toolkit.errors import BmcError, BmcLogin, BmcRefused
 from toolkit.interrupts import heeded
+from toolkit.redfish.access import BmcTrust, Login, base_url
 from toolkit.redfish.http import BmcLimits, Http
 from toolkit.redfish.resource import Resource, parsed, text_of
-from toolkit.redfish.tls import BmcTrust, Login, base_url
 
 # Every session that is open on any BMC, so that each is closed whichever way the process ends.
 # BMCs have few sessions, and keep one that nobody closed for minutes. On Ctrl-C the threads that
