@@ -68,8 +68,9 @@ def _by_its_log(node: Node) -> Finding | None:
         return failed(
             f"fabric manager {said['own']}, driver {said['driver']}; not running",
             expected="one version",
-            hint=f"on a drained node: nvidia-fabricmanager={said['driver']}-*, then systemctl "
-            "restart nvidia-fabricmanager; reboot where the driver on disk is of its version already",
+            hint=f"on a drained node: nvidia-fabricmanager={said['driver']}-*, then "
+            "systemctl restart nvidia-fabricmanager; reboot where the driver on disk is of its "
+            "version already",
         )
     if "gave_up" in said:
         return failed(said["gave_up"], expected=RUNNING, hint="what it logged before says why")
