@@ -67,7 +67,8 @@ def _by_its_log(node: Node) -> Finding | None:
             f"fabric manager {said['own']}, driver {said['driver']}; not running",
             expected="one version",
             hint=f"nvidia-fabricmanager={said['driver']}-*, then, with no job there, "
-            "systemctl restart nvidia-fabricmanager; reboot where the driver on disk is of its version already",
+            "systemctl restart nvidia-fabricmanager; reboot where "
+            "the driver on disk is of its version already",
         )
     if "gave_up" in said:
         return failed(said["gave_up"], expected=RUNNING, hint="what it logged before says why")
