@@ -358,14 +358,6 @@ def test_what_the_fabric_manager_says_of_itself(
     assert status("nvidia.fabricmanager", f"{stamp}{words}\n{beside}") is want
 
 
-def test_a_unit_of_the_fabric_manager_that_runs_is_well_by_that_alone() -> None:
-    text = "\u25cf nvidia-fabricmanager.service - x\n  Loaded: loaded (/x; enabled)\n  Active: {}\n"
-    runs, went = (text.format(word) for word in ("active (running) since Fri", "inactive (dead)"))
-    asked = "$ systemctl status nvidia-fabricmanager\n"
-    assert status("nvidia.fabricmanager", asked + runs) is Status.PASS
-    assert status("nvidia.fabricmanager", asked + went) is UNKNOWN
-
-
 def test_of_two_starts_of_the_fabric_manager_the_last_counts() -> None:
     text = f"{STAMPS[0]}{NOTHING}\n{STAMPS[0]}{UP_NOW}\n"
     assert status("nvidia.fabricmanager", text) is Status.PASS

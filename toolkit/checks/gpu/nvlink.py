@@ -51,8 +51,6 @@ def fabricmanager(node: Node, want: Want) -> Finding:
         )
     if unit is not None and unit.loaded == "not-found":
         return _without_unit(node)
-    if unit is not None and unit.result == "running" and not node.probed:
-        return passed("its unit runs")
     return _managed(node, want)
 
 
@@ -68,9 +66,9 @@ def _by_its_log(node: Node) -> Finding | None:
         return failed(
             f"fabric manager {said['own']}, driver {said['driver']}; not running",
             expected="one version",
-            hint=f"on a drained node: nvidia-fabricmanager={said['driver']}-*, then "
-            "systemctl restart nvidia-fabricmanager; reboot where the driver on disk is of its "
-            "version already",
+            hint=f"nvidia-fabricmanager={said['driver']}-*, then, with no job there, "
+            "systemctl restart nvidia-fabricmanager; reboot where "
+            "the driver on disk is of its version already",
         )
     if "gave_up" in said:
         return failed(said["gave_up"], expected=RUNNING, hint="what it logged before says why")
