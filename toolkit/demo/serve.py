@@ -245,8 +245,9 @@ def _laid(folder: Path, node: Path) -> Iterator[str]:
     commands = (Path(at, name) for name in _SYSTEMS for at in ("/usr/sbin", "/usr/bin"))
     there = {each.resolve() for each in commands if each.exists()}  # most are links to a few
     pairs += [(folder / "sshd" / _AS_NAMED, each) for each in sorted(there)]
+    needed = (folder, Path(sys.executable), Path(sys.base_prefix))  # also where they lie below /tmp
     for source, place in [(folder, folder), *pairs]:
-        hides = place != folder and folder.is_relative_to(place)
+        hides = place != folder and any(each.is_relative_to(place) for each in needed)
         if source.exists() and place.exists() and not hides:
             yield f"{source} {place} none bind 0 0\n"
 
