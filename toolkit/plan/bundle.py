@@ -56,7 +56,7 @@ class Bundle:
     def sums(self) -> str:
         """What is signed: the hash of every file, as sha256sum prints it."""
         return "".join(
-            f"{sha256(data).hexdigest()}  {path}\n" for path, data in self._files().items()
+            f"{sha256(data).hexdigest()}  {path}\n" for path, data in sorted(self._files().items())
         )
 
     def _files(self) -> dict[str, bytes]:
