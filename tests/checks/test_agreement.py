@@ -172,6 +172,9 @@ def test_limited_members_of_a_partition_reach_full_ones_alone() -> None:
     assert (found.status, found.found) == (Status.FAIL, "gpu[001-008]")
     mixed = dict.fromkeys(NAMES[:2], LIMITED) | dict.fromkeys(NAMES[2:], FULL)
     assert judged(mixed)["between.pkey"].found == "gpu[001-002]"
+    tenants: Frames = {"rdma-gids": pkeys("0x7fff", "0x8005")}
+    found = judged(dict.fromkeys(NAMES, tenants))["between.pkey"]
+    assert found.status is Status.UNKNOWN, "a job may be told of the full one by its environment"
 
 
 def test_the_p_key_that_a_setting_names_is_the_one_that_counts() -> None:

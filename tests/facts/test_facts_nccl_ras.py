@@ -209,6 +209,11 @@ def test_of_the_monitor_the_last_word_of_a_process_counts(text: bool, known: boo
     assert told("PEER_UNRESPONSIVE", "PEER_RECOVERED") == ()
 
 
+def test_a_number_that_no_process_has_makes_the_answer_a_cut_one() -> None:
+    text = '{"event": "PEER_DEAD", "peer": {"pid": 1e999, "host": "a"}}\n'
+    assert [(each.whole, each.troubles) for each in read_ras(text)] == [(False, ())]
+
+
 def test_answers_stand_behind_each_other_and_the_last_may_be_cut() -> None:
     for text in (answer(), document(*SOUND)):
         assert is_ras(text)

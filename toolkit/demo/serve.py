@@ -11,8 +11,8 @@ Whoever is killed leaves all that there: the next one to serve the folder ends a
 from __future__ import annotations
 
 import contextlib
-import getpass
 import os
+import pwd
 import re
 import shlex
 import shutil
@@ -224,7 +224,12 @@ def _launch(sshd: str, folder: Path, name: str, port: int) -> subprocess.Popen[b
     config = enter.with_name(f"{name}.conf")
     config.write_text(
         _SSHD.format(
-            port=port, node=node, folder=folder, name=name, sftp=sftp, user=getpass.getuser()
+            port=port,
+            node=node,
+            folder=folder,
+            name=name,
+            sftp=sftp,
+            user=pwd.getpwuid(os.geteuid()).pw_name,
         )
     )
     with enter.with_name(f"{name}.log").open("wb") as log:
@@ -267,7 +272,7 @@ def _listens(port: int) -> bool:
 
 
 def _write(folder: Path, ports: dict[str, int]) -> None:
-    about = {"folder": folder, "user": getpass.getuser()}
+    about = {"folder": folder, "user": pwd.getpwuid(os.geteuid()).pw_name}
     config = (_SSH_CONFIG.format(name=name, port=port, **about) for name, port in ports.items())
     (folder / "ssh_config").write_text("".join(config))
     keys = (

@@ -195,8 +195,11 @@ def _pkeys(node: Node) -> Iterator[Trait]:
     for item, each in _placed(node):
         for port in each.ports:
             if port.up and port.link_layer == "InfiniBand":
-                none_there = f"none at index {index}" if index < PKEYS_READ else None
-                key = node.pkeys.get((each.name, port.number, index), none_there)
+                keys = [node.pkeys.get((each.name, port.number, n)) for n in range(PKEYS_READ)]
+                full = [key for key in keys if key and int(key, 16) & 0x8000]
+                key = (keys[index] or f"none at index {index}") if index < PKEYS_READ else None
+                if said is None and full and key not in full:
+                    key = None  # the tenant's is at another index: which is taken is not told
                 yield Trait(item if port.number == 1 else f"{item} port {port.number}", key)
 
 

@@ -161,4 +161,11 @@ def read_meanwhile(
         ports = earlier_ports(runs, name, evidence, but=folder.path) if earlier else ()
         return work(name, evidence.plus(ports))
 
-    return on_each(fleet, title, one, meanwhile=lambda: made.set_result(make()))
+    def meanwhile() -> None:
+        try:
+            made.set_result(make())
+        except BaseException as why:
+            made.set_exception(why)  # or each thread waits, with its connection, for ever
+            raise
+
+    return on_each(fleet, title, one, meanwhile=meanwhile)

@@ -320,3 +320,9 @@ def test_a_package_that_no_repository_of_the_node_has_is_said(
         f"linux-headers-{UBUNTU}",
     )
     assert packages_asked(node(), Upgrade(driver="595.58")) == ()  # by DKMS
+
+
+def test_zypper_ends_otherwise_where_it_has_none_of_them() -> None:
+    told = node().plus([Frame("packages", State.FAILED, "zypper search", "asked kernel-a\n", 104)])
+    (first, *_) = rehearse_node("n", told, WANT, Upgrade(kernel=UBUNTU), TODAY).unclear
+    assert first.startswith("kernel-a: none of its repositories has it")

@@ -143,7 +143,8 @@ def fallen(lines: Iterable[str]) -> tuple[Trouble, ...]:
     for line in lines:
         if half := _HALF.search(line):
             last = half[1]
-        if (found := _OFF.search(line)) is None:
+        lost = "fallen off the bus" in line or "[NV_ERR_GPU_IS_LOST]" in line
+        if not lost or (found := _OFF.search(line)) is None:
             continue
         xid = _XID.search(line)
         address = (xid or found)[1] or last

@@ -136,8 +136,8 @@ _HOST = re.compile(
 )
 # What others wrap a line in: colours, Ray's count of equal lines, a container engine's JSON.
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-_REPEATED = re.compile(r"\s*\[repeated \d+x across cluster\].*$")
-_NOTED = re.compile(r"(?:\s*\[\w+: ?[\d, ]+\])+\s*$")  # by a document's tool: "[cite: 1734]"
+_REPEATED = re.compile(r"\[repeated \d+x across cluster\].*$")
+_NOTED = re.compile(r"(?<!\s)(?:\s*\[\w+:[\d, ]+\])+\s*$")  # by a document's tool: "[cite: 1734]"
 _IN_JSON = re.compile(r'\{"log":"(.*?)(?:\\r)?\\n?"[,}]')
 LONGEST = 4096  # of a line that is looked at: NCCL's own are shorter than 1024
 _SAID = re.compile(r"NCCL (?:INFO|WARN) (.*)")
@@ -224,7 +224,7 @@ def _unwrapped(line: str) -> str:
     if "\x1b" in line:
         line = _COLOUR.sub("", line)
     if "[repeated " in line:
-        line = _REPEATED.sub("", line)
+        line = _REPEATED.sub("", line).rstrip()
     if line.endswith("]"):
         line = _NOTED.sub("", line)
     return line.rstrip("\r")

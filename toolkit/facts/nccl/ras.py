@@ -87,7 +87,7 @@ def read_ras(text: str) -> tuple[RasLook, ...]:
                     events[_peer(told.get("peer", {}))] = str(told["event"])
                 else:
                     looks.append(_of_json(told))
-            except (Unreadable, KeyError, TypeError, ValueError, AttributeError):
+            except (Unreadable, KeyError, TypeError, ValueError, OverflowError, AttributeError):
                 looks.append(RasLook(0, 0, (), whole=False))
     if events:
         lost = [(who, _LOST[event]) for who, event in events.items() if event in _LOST]

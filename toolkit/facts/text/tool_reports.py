@@ -32,7 +32,7 @@ class TopoCheck:
         return groups > 0 and groups >= sum(_OF_DMA in each for each in self.right)
 
 
-_TOPO = re.compile(r"\s*(OK|FAIL|E:)\s+(\S.*?)\s*")
+_TOPO = re.compile(r"(OK|FAIL|E:)\s+(\S.*)")
 
 
 def parse_rdma_topo(text: str) -> TopoCheck:
@@ -43,7 +43,7 @@ def parse_rdma_topo(text: str) -> TopoCheck:
     right: list[str] = []
     wrong: list[str] = []
     for line in text.split("\n"):
-        found = _TOPO.fullmatch(line)
+        found = _TOPO.fullmatch(line.strip())
         if found is None:
             continue
         if found[1] == "E:":
@@ -107,7 +107,7 @@ class FiInfo:
     error: str = ""  # "fi_getinfo: -61 (No data available)": nothing fits what was asked for
 
 
-_FI_PAIR = re.compile(r"\s*(provider|domain): (\S.*?)\s*")
+_FI_PAIR = re.compile(r"(provider|domain): (\S.*)")
 _FI_ERROR = re.compile(r"^\s*(fi_getinfo: .*\S)\s*$", re.MULTILINE)
 
 
@@ -116,7 +116,7 @@ def parse_fi_info(text: str) -> FiInfo:
 
     :raises Unparsable: where it has neither an entry nor an error, or an entry has no domain.
     """
-    pairs = [found for line in text.split("\n") if (found := _FI_PAIR.fullmatch(line))]
+    pairs = [found for line in text.split("\n") if (found := _FI_PAIR.fullmatch(line.strip()))]
     error = _FI_ERROR.search(text)
     entries: list[FabricInfo] = []
     for each in pairs:

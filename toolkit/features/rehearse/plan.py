@@ -27,6 +27,7 @@ from toolkit.facts.versions import Version
 from toolkit.features.rehearse.plan_evidence import Upgrade, as_if, firmware_lines
 from toolkit.want import PeerPath, Want
 
+_ZYPPER_HAS_NONE = 104  # zypper(8): ZYPPER_EXIT_INF_CAP_NOT_FOUND
 PACKAGES = "packages"  # the frame of what repositories have: toolkit/node/scripts/offered.sh
 _ONLY_OPEN = (620,)  # NVIDIA driver installation guide 620: Proprietary Kernel Modules Removed
 _MINOR = re.compile(r"\.el(\d+_\d+)")
@@ -261,7 +262,7 @@ def _not_offered(evidence: Evidence) -> Iterator[str]:
     frame = evidence.frames.get(PACKAGES)
     if frame is None or frame.state is State.ABSENT:
         return
-    if frame.state is not State.OK:
+    if frame.state is not State.OK and frame.exit != _ZYPPER_HAS_NONE:
         yield f"whether packages are to be had was not told: {frame.source}: {frame.state}"
         return
     lines = [line.split() for line in frame.text.split("\n") if line.count(" ") == 1]
