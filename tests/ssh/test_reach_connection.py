@@ -64,7 +64,8 @@ def test_time_that_is_up_is_so_without_a_timer() -> None:
 
 
 def test_a_proxy_command_is_both_ends_of_a_socket() -> None:
-    proxy = _Proxy("sh -c 'echo odd >&2; cat'")
+    # It outlives its input, or it may have ended by itself before it is killed.
+    proxy = _Proxy("sh -c 'echo odd >&2; cat; sleep 60'")
     proxy.sock.sendall(b"hello")
     proxy.sock.settimeout(10)
     assert proxy.sock.recv(5) == b"hello"
