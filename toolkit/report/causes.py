@@ -120,7 +120,7 @@ def _lines(each: _Block, paint: Painter) -> list[str]:
         fix = finding.hint or check.fix
         if each.of_text and _NODE.search(fix):
             fix += "; NODE is the machine that the text is of"
-        lines += labelled("fix", fix if each.of_text else _addressed(fix, each.hosts))
+        lines += labelled("fix", fix if each.of_text else addressed(fix, each.hosts))
     else:
         lines += labelled("next", finding.hint)
     lines += known_lines(each.known)
@@ -129,7 +129,7 @@ def _lines(each: _Block, paint: Painter) -> list[str]:
     return lines + _follows(each)
 
 
-def _addressed(fix: str, hosts: Sequence[str]) -> str:
+def addressed(fix: str, hosts: Sequence[str]) -> str:
     """A repair to be copied as it stands: NODE is these hosts, unless that is a long list."""
     names = clean(fold(hosts))
     return fix if len(names) > _LONG else _MEANT.sub(lambda _: names, fix)
