@@ -194,6 +194,14 @@ ROWS = [
         DUAL,
     ),
     *(Row("host-of-guests", each, NA, GIVEN, GUESTS, HOST) for each in OF_GUESTS),
+    *(
+        Row(claim, each, status, found, {**GUESTS, "infiniband": ""}, board)
+        for each in ("rdma.devices", "rdma.port")
+        for claim, status, found, board in (
+            ("every-hca-is-given", NA, "given to guests", HOST.but(HCAS[2], driver="vfio-pci")),
+            ("one-hca-is-left", FAIL, "no RDMA device", HOST),
+        )
+    ),
     Row("a-host-that-should-use-them", "peermem.loaded", FAIL, "not loaded", GUESTS, HOST, OWN),
     Row("one-gpu-is-left", "peermem.loaded", FAIL, "not", GUESTS, HOST.but(GPUS[0], driver="")),
     Row("what-drives-them-was-cut", "nvidia.present", UNKNOWN, "perm", {"pci-links": DENIED}, HOST),

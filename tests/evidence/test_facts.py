@@ -229,7 +229,8 @@ FRAMES = {
     "passport-loaded": "passport_loaded",
     "passport-since": "passport_since",
     "passport-verified": "passport_verified",
-    "pci": "compute_hcas hcas near_pairs nvswitches pairs pci pci_config platform tree_pairs",
+    "pci": "coherent_gpus compute_hcas hcas near_pairs nvswitches pairs pci pci_config platform "
+    "tree_pairs",
     "openibd-said": "openibd_said",
     "pci-resources": "regions",
     "peermem-modinfo": "peermem_files",

@@ -24,6 +24,7 @@ from toolkit.checks.rdma.pasted_ports import (
     memlock_told,
     port_told,
 )
+from toolkit.checks.role import PASSED_THROUGH
 from toolkit.errors import NoEvidence
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.functions import MELLANOX
@@ -35,6 +36,7 @@ from toolkit.want import Want
 
 ETHERNET = 0x0200  # class and subclass of a network function
 # How GPU memory is reached through devices that are no HCAs.
+_GIVEN = "every HCA is given to guests (vfio-pci): judge it there"
 _OTHERS = {
     Kind.SOFTWARE: "Soft-RoCE and Soft-iWARP copy through the processor: no GPUDirect RDMA",
     Kind.OMNI_PATH: "Omni-Path has GPUDirect in its own driver, not through verbs",
@@ -60,7 +62,7 @@ def devices(node: Node, want: Want) -> Finding:
         return told
     idle = _idle(node)
     if not node.rdma_devices:
-        return _none(node, idle)
+        return not_applicable(_GIVEN) if _all_given(node) else _none(node, idle)
     kinds = {each.kind for each in node.rdma_devices}
     if kinds <= _OTHERS.keys():
         only = f"{counted(len(node.rdma_devices), 'device')} of {' and '.join(sorted(kinds))}"
@@ -85,6 +87,12 @@ def devices(node: Node, want: Want) -> Finding:
             details=details,
         )
     return _opened(node)
+
+
+def _all_given(node: Node) -> bool:
+    """Whether vfio-pci holds every card that may be an HCA."""
+    cards = node.pci.adapters if node.knows_pci else ()
+    return bool(cards) and all(each.driver == PASSED_THROUGH for each in cards)
 
 
 def _none(node: Node, idle: list[str]) -> Finding:
@@ -227,6 +235,8 @@ def port(node: Node, want: Want) -> Finding:
     judged = serving(node)
     spare = _spare(judged)
     down = [each for each in judged if not _up(each) and each not in spare]
+    if not node.rdma_devices and _all_given(node):
+        return not_applicable(_GIVEN)
     if not judged:
         found = "no RDMA device but of software" if node.rdma_devices else "no RDMA device"
         return failed(found, expected="ports ACTIVE and LinkUp", hint="see rdma.devices")
