@@ -107,7 +107,7 @@ NOTHING: dict[str, object] = {
                              "qos_asked", "said_links", "said_qos", "said_signers", "services",
                              "ucx_ways", "unsupported_gpus")},
     **dict.fromkeys(("acs_said", "asked_containers", "bar1_alone", "cards", "collective_runs",
-                     "gdsio_runs", "offered", "perftest_runs", "pod_list", "said_firmware",
+                     "gdsio_runs", "namespaced", "offered", "perftest_runs", "pod_list", "said_firmware",
                      "said_limits", "said_pcie_links", "unstarted_gpus", "verbs_troubles"),
                     ()),
     "ethtool_said": EthtoolSaid(),

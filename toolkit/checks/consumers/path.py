@@ -106,7 +106,7 @@ def dmabuf_nic_gap(node: Node, want: Want) -> str:
     if dmabuf_shown(node):
         return ""
     providers = makers(node, want.compat)
-    if not node.rdma_hardware or not providers:
+    if not (node.rdma_hardware or node.namespaced) or not providers:
         return "there is no RDMA device"
     gaps = [driver_gap(node, want, driver, each) for driver, each in providers.items()]
     if any(gaps):
