@@ -150,7 +150,8 @@ def _not_taken(node: Node, addresses: list[str]) -> tuple[str, tuple[str, ...]]:
 
 def _idle(node: Node) -> list[str]:
     """HCAs on the PCI bus without an RDMA device."""
-    driven = {each.address for each in (*node.rdma_hardware, *node.namespaced)}
+    driven = {each.address for each in node.rdma_hardware}
+    driven |= {each.address for each in node.namespaced}
     # Of a bond the first function has the RDMA device, and carries the traffic of all.
     bonded = {_card(each.address) for each in node.rdma_devices if "bond" in each.name}
     # A function given to a guest, or a virtual one, is not this node's to drive.
