@@ -44,6 +44,7 @@ class SmiGpu:
     errors: tuple[str, ...] = ()  # names of values that NVML failed to tell
     protected_mib: int | None = None  # kept from the host, in CC mode all of it; None: not told,
     # and UNREADABLE where it is not a size
+    addressing: str = ""  # "ATS" where NVLink-C2C joins it to its CPU, else "HMM" or "None"
 
     @property
     def in_cluster(self) -> bool:
@@ -139,6 +140,7 @@ def _gpu(address: str, values: dict[Path, str]) -> SmiGpu:
         smi_health(values),
         tuple(", ".join(path) for path, value in values.items() if is_error(value)),
         _size(told("Conf Compute Protected Memory Usage", "Total")),
+        told("Addressing Mode"),
     )
 
 
