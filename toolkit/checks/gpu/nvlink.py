@@ -41,6 +41,13 @@ def fabricmanager(node: Node, want: Want) -> Finding:
     switches.
     """
     unit = node.services.get("nvidia-fabricmanager")
+    if node.cuda_said:
+        return failed(
+            f"CUDA is not ready (802): {node.cuda_said}",
+            expected="CUDA that starts",
+            hint="with NVSwitches: systemctl status nvidia-fabricmanager, nvidia-smi -q | grep -A4 "
+            "Fabric; in confidential mode: nvidia-smi conf-compute -srs 1",
+        )
     if (said := _by_its_log(node)) is not None:
         return said
     if unit is not None and unit.failed:  # somebody pasted it, and may have pasted nothing else
@@ -110,7 +117,7 @@ def _switches_told(node: Node) -> str:
     """What of the evidence tells of NVSwitches here; "" where nothing does."""
     looks: dict[str, Callable[[], bool]] = {
         "GPUs that have not joined the NVLink fabric": lambda: any(
-            each.fabric and _ill(each) for each in node.smi.gpus
+            each.fabric and _ill(each) for each in node.smi_shown.gpus
         ),
         "NVSwitches on the PCI bus": lambda: any(
             each.driver != PASSED_THROUGH for each in node.nvswitches
@@ -183,14 +190,14 @@ def fabric_state(node: Node, want: Want) -> Finding:
     """
     if node.no_driver:
         return not_applicable(NOT_LOADED)
-    gpus = [each for each in node.smi.gpus if each.fabric]
-    if not gpus:
+    shown = node.smi_shown
+    gpus = [each for each in shown.gpus if each.fabric]
+    if not gpus and not shown.lacks:
         silent = _silent(node, want)
         return silent or not_applicable("no GPU is part of an NVLink fabric")
     kinds = {(each.name, each.device) for each in gpus}
-    gpus += [e for e in node.smi.gpus if not e.fabric and (e.name, e.device) in kinds]
-    ill = {each.address: why for each in gpus if (why := _ill(each))}
-    if ill:
+    gpus += [e for e in shown.gpus if not e.fabric and e.name and (e.name, e.device) in kinds]
+    if ill := {each.address: why for each in gpus if (why := _ill(each))}:
         waiting = all(why.startswith("In Progress") for why in ill.values())
         return failed(
             f"{len(ill)} of {len(gpus)} GPUs: {', '.join(sorted(set(ill.values())))}",
@@ -207,9 +214,15 @@ def fabric_state(node: Node, want: Want) -> Finding:
             hint="nvidia-smi -q | grep -A8 Fabric; the log of the fabric manager, or of NMX",
             details=tuple(f"{each.address}: {each.cluster or 'none'}" for each in gpus),
         )
-    if strange := [(e.address, why) for e in gpus if (why := _untold(e))]:
-        return unknown(f"{strange[0][0]}: {strange[0][1]}", hint="nvidia-smi -q | grep -A8 Fabric")
-    return passed(f"{counted(len(gpus), 'GPU', 'has', 'have')} joined")
+    strange = next((f"{e.address}: {why}" for e in gpus if (why := _untold(e))), "")
+    joined = f"{counted(len(gpus), 'GPU', 'has', 'have')} joined" if gpus else ""
+    if strange or shown.lacks:
+        lacks = f"nvidia-smi -q: {shown.lacks}" if shown.lacks else ""
+        found = strange or "; ".join(filter(None, (joined, lacks)))
+        return unknown(
+            found, hint="nvidia-smi -q | grep -A8 Fabric" if strange else "nvidia-smi -q"
+        )
+    return passed(joined)
 
 
 @check(
