@@ -242,6 +242,43 @@ def judged(text: str, folder: Path) -> tuple[str, str]:
             id="efa-that-was-refused-memory",
         ),
         pytest.param(
+            NCCL_WARN.format("NET/OFI Could not register dummy buffer for flush, dev: 3"),
+            "nccl.log rdma.registration",
+            "",
+            id="efa-without-a-buffer-to-flush-by",
+        ),
+        pytest.param(
+            NCCL_WARN.format("NET/OFI GDR disabled on GDR-supported instance type p5.48xlarge"),
+            "nccl.log",
+            "",
+            id="efa-that-could-and-does-not",
+        ),
+        pytest.param(
+            "fabric manager config file item: BIND_INTERFACE_IP has an invalid value\n",
+            "nvidia.fabricmanager",
+            "",
+            id="fabric-manager-without-its-settings",
+        ),
+        pytest.param(
+            "[Nov 09 2026 08:00:01] [ERROR] [tid 7] No matching network interface found for any IP "
+            "addresses in the node configuration file /etc/nodes\n",
+            "nvidia.imex",
+            "",
+            id="imex-that-is-not-in-its-own-list",
+        ),
+        pytest.param(
+            "/x/nv_peer_mem.c:47:15: error: unknown type name 'peer_memory_client_ex'\n",
+            "dkms.last_failure",
+            "",
+            id="nv_peer_mem-newer-than-its-ofed",
+        ),
+        pytest.param(
+            "Failed to build MLNX_OFED_LINUX for 6.14.0-37-generic\n",
+            "dkms.last_failure",
+            "",
+            id="mlnxofedinstall",
+        ),
+        pytest.param(
             "[09-Nov-26_08:00:01] Verifying loaded modules will not prevent driver restart\n"
             "[09-Nov-26_08:00:02] Module ib_core is used and will FAIL driver reload, aborting\n",
             "ctr.rdma_devices",

@@ -146,7 +146,8 @@ KINDS = (
     Kind("fabricmanager-log", "fabricmanager-log", r"(?:cat|tail|less) .*fabricmanager\.log\b",
          r"^\[\w{3} \d\d \d{4} [\d:]{8}\] \[(?:INFO|WARNING|ERROR|CRITICAL)\] \[tid \d+\]"
          r"|\bnv(?:idia)?-fabricmanager(?:-start\.sh)?\[\d+\]: "
-         r"|^(?:fabric manager NVIDIA GPU driver interface version |request to query NVSwitch )",
+         r"|^(?:fabric manager (?:NVIDIA GPU driver interface version |config file item: )"
+         r"|request to query NVSwitch )",
          r"\[\w{3} \d\d \d{4} [\d:]{8}\] \[[A-Z]+\] \[tid \d+\]"
          r"|.*\bnv(?:idia)?-fabricmanager(?:-start\.sh)?\[\d+\]: "),
     Kind("peermem-container", "peermem-container", "",
@@ -245,7 +246,7 @@ KINDS = (
     Kind("make-log", "make-log", r"cat \S*make\.log\b", r"^(?:DKMS make\.log|Error! Bad return "
          r"status for module build|Building (?:initial )?module|warning: the compiler differs|"
          r"make(?:\[\d+\])?: |(?:WARNING|ERROR): modpost: |DKMS: \w+ completed|"
-         r"dkms autoinstall on \S+ \w+ for |"
+         r"dkms autoinstall on \S+ \w+ for |Failed to build MLNX_OFED_LINUX for |"
          r"Warning: .* BUILD_EXCLUSIVE |Module \S+ already installed on kernel )|: error: "
          # but not below a list of dkms status
          r"|\A(?![\s\S]*?^[\w.+-]+/[^,\n/]+(?:, [^,\n]+, \w+)?: (?:added|built|installed|"

@@ -42,12 +42,8 @@ def fabricmanager(node: Node, want: Want) -> Finding:
     """
     unit = node.services.get("nvidia-fabricmanager")
     if node.cuda_said:
-        return failed(
-            f"CUDA is not ready (802): {node.cuda_said}",
-            expected="CUDA that starts",
-            hint="with NVSwitches: systemctl status nvidia-fabricmanager, nvidia-smi -q | grep -A4 "
-            "Fabric; in confidential mode: nvidia-smi conf-compute -srs 1",
-        )
+        found = f"CUDA is not ready (802): {node.cuda_said}"
+        return failed(found, expected="CUDA that starts", hint=_NOT_READY)
     if (said := _by_its_log(node)) is not None:
         return said
     if unit is not None and unit.failed:  # somebody pasted it, and may have pasted nothing else
@@ -61,6 +57,9 @@ def fabricmanager(node: Node, want: Want) -> Finding:
     return _managed(node, want)
 
 
+_NOT_READY = (
+    "systemctl status nvidia-fabricmanager; in confidential mode nvidia-smi conf-compute -srs 1"
+)
 _NO_SWITCH = (
     "lspci -nn -d 10de: (Bridge [0680]); on HGX B200 and later it needs nvlsm, mlx5_ib and ib_umad"
 )
@@ -86,7 +85,8 @@ def _by_its_log(node: Node) -> Finding | None:
             "it found no NVSwitch and ended: right where there is none, as in nodes of a rack",
             hint=_NO_SWITCH,
         )
-    return passed(f"it has configured all {said['up']}") if said and not node.probed else None
+    up = "up" in said and not node.probed
+    return passed(f"it has configured all {said['up']}") if up else None
 
 
 def _without_unit(node: Node) -> Finding:
@@ -358,9 +358,11 @@ def imex(node: Node, want: Want) -> Finding:
     neither between jobs: NVIDIA's DRA driver demands that nvidia-imex be masked, for a daemon of
     the whole node would take its place and let jobs into each other's memory.
     """
-    if (unit := node.services.get("nvidia-imex")) is not None and unit.failed:
+    unit = node.services.get("nvidia-imex")
+    by_unit = (unit.result or "failed") if unit is not None and unit.failed else ""
+    if why := node.fm_said.get("imex") or by_unit:
         return failed(
-            f"nvidia-imex has failed ({unit.result})",
+            f"nvidia-imex has failed ({why})",
             expected="nvidia-imex running, and a channel",
             hint="journalctl -u nvidia-imex and /var/log/nvidia-imex.log say why; nodes_config.cfg "
             "must name the nodes of the domain",

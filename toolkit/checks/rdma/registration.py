@@ -251,8 +251,8 @@ def refused(node: Node, want: Want) -> Finding:
 
 # misc/ibvwrap.cc of NCCL, and nccl_ofi_*.cpp of aws-ofi-nccl.
 _NOT_REGISTERED = re.compile(
-    r"Call to ibv_\w*reg_\w*mr\w* failed|NET/OFI .*\b(?:[Uu]nable to|[Cc]ould ?n.t|[Ff]ailed to) "
-    r"(?:regist|allocate and register)|NET/OFI .*\bregist\w+\b.*\bfailed"
+    r"Call to ibv_\w*reg_\w*mr\w* failed|NET/OFI (?:CM: )?(?:Unable to|Could(?:n't| not)|Failed to)"
+    r" register\b|NET/OFI .*\b(?:registration|fi_mr_\w+)\b.* failed"
 )
 
 

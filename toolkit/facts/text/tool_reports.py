@@ -156,12 +156,17 @@ _FM_ENDS = re.compile(
     r"|driver interface version (?P<own>[\d.]+\d) don't match with driver version "
     r"(?P<driver>[\d.]+\d)"
     r"|(?P<none>\[NV_WARN_NOTHING_TO_DO\])"
-    r"|(?P<gave_up>failed to configure all the available .*NVSwitches)",
+    r"|(?P<gave_up>failed to configure all the available .*NVSwitches"
+    r"|fabric manager config file item: \w+ has an invalid value)"
+    r"|(?P<imex>No matching network interface found for any IP addresses in the node config\w*)",
 )
 
 
 def fabric_manager_end(text: str) -> dict[str, str]:
-    """What the fabric manager said last of its start: by "up", "driver", "none" or "gave_up"."""
+    """What the fabric manager said last of its start: by "up", "driver", "none" or "gave_up".
+
+    IMEX, whose log has the same form, is "imex" where it found no address of its own.
+    """
     said = [found.groupdict() for found in _FM_ENDS.finditer(text)]
     return {name: value for name, value in said[-1].items() if value} if said else {}
 
