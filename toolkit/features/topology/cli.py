@@ -21,7 +21,7 @@ from toolkit.features.topology.show.view import (
     TreePlace,
     view,
 )
-from toolkit.plural import counted
+from toolkit.plural import and_more, counted
 from toolkit.report.document import Json, dumps, picked
 from toolkit.report.table import WIDTH, Ink, Painter, clean, columns
 from toolkit.report.text import errors
@@ -96,7 +96,7 @@ def _nearest(view: TopologyView, paint: Painter) -> Iterator[str]:
             alone = () if way.distance in _FAR else (way.hca,)
             chosen.setdefault((way.gpu, way.distance, way.limit, *alone), []).append(way)
     for first, *more in chosen.values():
-        hcas = f"{first.hca} and {len(more)} more" if more else first.hca
+        hcas = first.hca + and_more(len(more))
         limit = _limit(first, alone=not more)
         if first.redirects is None:
             redirect = "not read" if first.distance in {"PIX", "PXB"} else "-"
