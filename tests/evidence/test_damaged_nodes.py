@@ -11,6 +11,8 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from tests.evidence.board import BOARD, PORTS, REDIRECTS
 from tests.evidence.build import node
 from tests.evidence.test_findings import CHANGES, accepted
@@ -149,3 +151,27 @@ def told() -> Iterator[str]:
 
 def test_what_is_made_of_a_damaged_node() -> None:
     accepted("".join(f"{line}\n" for line in told()), KEPT)
+
+
+LISTED = ("rdma-modinfo", "nvidia-modinfo", "peermem-modinfo", "all-modinfo", "peermem-resolve")
+
+
+@pytest.mark.parametrize("name", NODES)
+@pytest.mark.parametrize("keys", [LISTED, *((key,) for key in LISTED)], ids=" ".join)
+def test_modules_below_a_merged_usr_are_the_same_files(name: str, keys: tuple[str, ...]) -> None:
+    """A tool that follows the link says /usr/lib/modules, another of the same node /lib/modules."""
+    whole = NODES[name]
+    texts = {key: whole.frames[key].text.replace(" /lib/", " /usr/lib/") for key in keys}
+    found = {key: replace(whole.frames[key], text=text) for key, text in texts.items()}
+    assert all(found[key] != whole.frames[key] for key in keys)
+    merged = Evidence({**whole.frames, **found}, whole.complete)
+    here, want = Node(merged), Want()
+    said = {check.id: check(here, want) for check in ALL}
+    assert {check: each.finding.status for check, each in said.items()} == {
+        check: each.finding.status for check, each in verdicts(name, PeerPath.PEERMEM).items()
+    }
+    plans = [
+        make_plan(Node(evidence), of, want)
+        for evidence, of in ((merged, said), (whole, verdicts(name, PeerPath.PEERMEM)))
+    ]
+    assert plans[0].acts == plans[1].acts
