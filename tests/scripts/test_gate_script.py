@@ -132,6 +132,15 @@ def test_what_only_root_may_read_is_not_known_and_no_difference(
 
 
 @SHELL
+def test_a_bridge_that_is_gone_differs_and_takes_no_root(
+    node: Path, shell: tuple[str, ...]
+) -> None:
+    (node / PCI[1:] / "config").unlink()
+    done = asked(node, shell=shell)
+    assert (done.returncode, done.stdout) == (1, "ACS: nothing, expected 0041\n")
+
+
+@SHELL
 def test_a_prolog_drains_with_the_reason_and_fails(node: Path, shell: tuple[str, ...]) -> None:
     command(node, "scontrol", 'printf "%s\\n" "$*" >>"$GATE_ROOT/said"')
     assert asked(node, "prolog", shell=shell, SLURMD_NODENAME="gpu7").returncode == 0

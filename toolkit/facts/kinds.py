@@ -256,7 +256,9 @@ rf"^{VERBS_LINE}"),
          r"kubectl (?:-\S+ \S+ )?(?:describe pods?\b"
          r"|get pods? (?:.* )?(?:-o|--output)[ =]?(?:yaml|json))",
          r"^Name: +\S+ *\nNamespace: +\S+ *\n(?:.*\n){0,9}?Node: "
-         r"|^kind: Pod$|^[ \t]*\"kind\": \"Pod\",?$",
+         r"|^kind: Pod$|^[ \t]*\"kind\": \"Pod\",?$"
+         r"|^(?:.*[ \t])?Warning[ \t]+(?:FailedScheduling|UnexpectedAdmissionError|FailedMount"
+         r"|FailedCreatePodSandBox|FailedAttachVolume|FailedPrepareDynamicResources)[ \t]",
          r"Name: +\S+ *\nNamespace: +\S+ *\n(?:.*\n){0,9}?Node: "),
     Kind("kubectl-pods", "kubectl-pods",
          r"(?:kubectl|oc) (?:-\S+ \S+ )*get (?:po|pods?|all)\b",

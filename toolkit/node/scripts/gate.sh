@@ -59,7 +59,7 @@ one() { # one KIND WHAT PATH WANTED FIX
             ;;
         bits)
             config "${3%@*}" "${3#*@}"
-            if [ -z "$word" ]; then unread "$2" 'it takes root'; elif [ "$word" != "$4" ]; then differs "$2" "$word" "$4" "$5"; fi
+            if [ ! -e "$root${3%@*}" ]; then differs "$2" '' "$4" "$5"; elif [ -z "$word" ]; then unread "$2" 'it takes root'; elif [ "$word" != "$4" ]; then differs "$2" "$word" "$4" "$5"; fi
             ;;
         locks) # by hand it is the limit of a login
             limit
