@@ -31,7 +31,7 @@ from toolkit.facts.pci.functions import MELLANOX
 from toolkit.facts.pci.kernel_log import parse_probe_failures
 from toolkit.facts.pci.topology import best_pairs, pair
 from toolkit.facts.rdma.devices import Kind, RdmaDevice
-from toolkit.plural import counted
+from toolkit.plural import counted, first_of
 from toolkit.want import Want
 
 ETHERNET = 0x0200  # class and subclass of a network function
@@ -302,8 +302,7 @@ def _spare(judged: tuple[RdmaDevice, ...]) -> list[RdmaDevice]:
 
 def _names(devices: list[RdmaDevice]) -> str:
     """The first of them with their states; all are in the details."""
-    told = [f"{each.name} {_states(each)}" for each in devices[:4]]
-    return ", ".join(told) + (f" and {len(devices) - 4} more" if len(devices) > 4 else "")
+    return first_of([f"{each.name} {_states(each)}" for each in devices], 4)
 
 
 def _states(device: RdmaDevice) -> str:

@@ -83,7 +83,7 @@ def provision(said: Said) -> ExitCode:
         left = kept_off(left, session.folder.settle())
         wants, untried = session.wants(), said.flag("boot_without_trial")
         planned = plan_all(left, wants, session.today, session.folder, shelf, untried=untried)
-        if said.flag("check") or said.dry:
+        if said.looks:
             return tell_plan(session, planned)
         return _provision(session, left, planned, shelf, earlier)
 
