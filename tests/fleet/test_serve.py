@@ -83,15 +83,17 @@ def test_ansibles_modules_run_there(fleet: Path, tmp_path: Path) -> None:
 def test_without_an_sftp_server_transfers_are_refused_and_ansible_does_without(
     tmp_path: Path,
 ) -> None:
-    program = (
-        "from toolkit import cli; from toolkit.demo import serve; serve._SFTP_AT = (); cli.main()"
-    )
-    with served(tmp_path / "fleet", "demo1", ("-c", program)):
-        words = ("sftp", "-F", str(tmp_path / "fleet/ssh_config"), "-b", "-", "demo1")
+    folder = tmp_path / "fleet"
+    unknown = "from toolkit.demo import serve; serve._SFTP_AT = ()"
+    program = f"{unknown}; from toolkit.cli import main; main()"
+    with served(folder, "demo1", ("-c", program)) as process:
+        words = ("sftp", "-F", str(folder / "ssh_config"), "-b", "-", "demo1")
         done = subprocess.run(words, input="pwd\n", capture_output=True, text=True, check=False)
         assert "subsystem request failed" in done.stderr
-        asked = ("ansible", "-i", str(tmp_path / "fleet/hosts.ini"), "demo1", "-m", "ping")
+        asked = ("ansible", "-i", str(folder / "hosts.ini"), "demo1", "-m", "ping")
         assert '"ping": "pong"' in Ansible(tmp_path, tmp_path).run(*asked).text
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(LIMIT_S) == ExitCode.OK
 
 
 @pytest.mark.parametrize("name", LOADED)
