@@ -146,7 +146,7 @@ def _mistyped(why: str, verb: str, verbs: Sequence[str]) -> tuple[str, str]:
         known = [f"--{each.name.replace('_', '-')}" for each in taken]
     else:
         said = f"{word} is no {'option' if word.startswith('-') else 'verb'}"
-        known = verbs
+        known = [*verbs]
     near = get_close_matches(word.partition("=")[0], known, 1)
     return said, f"did you mean {near[0]}? {more}" if near else more
 
