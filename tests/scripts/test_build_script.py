@@ -40,6 +40,9 @@ GOOD = {
 }
 
 
+HANGS = "while [ -e $AT ]; do sleep 0.2; done"  # what is left of it ends with the test's folder
+
+
 def script_of(steps: dict[str, str], limit: str = "60") -> str:
     """build.sh with steps of our own."""
     functions = "".join(f"{name}() {{ {body}; }}\n" for name, body in (GOOD | steps).items())
@@ -88,7 +91,7 @@ def test_a_step_that_kills_itself_is_no_success(shell: tuple[str, ...], tmp_path
 def test_a_step_that_hangs_is_ended(shell: tuple[str, ...], tmp_path: Path) -> None:
     begun = "$AT/begun"  # the time is up as soon as it hangs
     clock = f"if [ -e {begun} ]; then echo 2; else echo 0; fi"
-    hangs = f"echo begun; : >{begun}; sleep 30"
+    hangs = f"echo begun; : >{begun}; {HANGS}"
     text = run_steps(shell, tmp_path, limit="2", seconds=clock, make_it=hangs)
     came = read_outcome(text, INPUTS)
     assert isinstance(came, BuildFailure)
@@ -118,7 +121,7 @@ def test_lines_come_as_they_are_said_and_dots_meanwhile(
 
 def test_a_build_ends_when_nobody_listens(shell: tuple[str, ...], tmp_path: Path) -> None:
     """Without SIGPIPE: the first process of a namespace is not ended by signals."""
-    script = script_of({"make_it": "sleep 30"})
+    script = script_of({"make_it": HANGS})
     child = begun(shell, f"trap '' PIPE\n{script}", tmp_path)
     assert child.stdout is not None
     while b"= make.output" not in child.stdout.readline():
