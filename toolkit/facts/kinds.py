@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 
 from toolkit.errors import UsageError
 
@@ -320,21 +321,32 @@ rf"^{VERBS_LINE}"),
          ""),
 )  # fmt: skip
 BY_NAME = {kind.name: kind for kind in KINDS}
-_SHAPES = [(kind, re.compile(kind.shape, re.MULTILINE)) for kind in KINDS]
-_COMMANDS = [(kind, re.compile(kind.command)) for kind in KINDS if kind.command]
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 _BEFORE = re.compile(r"^(?:sudo(?: -\w+)*|time|[A-Z_]+=\S+)\s+")
 _FOLDER = re.compile(r"^\.{0,2}/(?:\S*/)?")  # of the program
 _LOOKED_AT = 200_000  # characters in which a shape must show
 _PARTED_AT = 8_000_000  # characters in which another kind may begin; a longer text is one log
-_OPENS = re.compile(
-    "|".join(
+
+
+# Compiled where a text is of no known kind yet: it takes as long as a third of all others.
+@cache
+def _shapes() -> list[tuple[Kind, re.Pattern[str]]]:
+    return [(kind, re.compile(kind.shape, re.MULTILINE)) for kind in KINDS]
+
+
+@cache
+def _commands() -> list[tuple[Kind, re.Pattern[str]]]:
+    return [(kind, re.compile(kind.command)) for kind in KINDS if kind.command]
+
+
+@cache
+def _opens() -> re.Pattern[str]:
+    every = (
         f"(?P<k{number}>{kind.shape if kind.opens is None else kind.opens})"
         for number, kind in enumerate(KINDS)
         if kind.opens != ""
-    ),
-    re.MULTILINE,
-)
+    )
+    return re.compile("|".join(every), re.MULTILINE)
 
 
 def named(name: str) -> Kind:
@@ -361,7 +373,7 @@ def plain(text: str) -> str:
 def recognise(text: str) -> Kind | None:
     """What sort of text this is, by its shape; None where it is none that we know."""
     looked_at = plain(text[:_LOOKED_AT])
-    return next((kind for kind, shape in _SHAPES if shape.search(looked_at)), None)
+    return next((kind for kind, shape in _shapes() if shape.search(looked_at)), None)
 
 
 def parted(text: str, first: Kind | None = None) -> list[tuple[Kind | None, str]]:
@@ -371,9 +383,9 @@ def parted(text: str, first: Kind | None = None) -> list[tuple[Kind | None, str]
     :returns: the parts with their kind, None for one that has no head.
     """
     parts: list[tuple[Kind | None, list[str]]] = [(first, [])]
-    shown, at = plain(text[:_PARTED_AT]), 0
+    shown, at, opens = plain(text[:_PARTED_AT]), 0, _opens()
     for line in text.split("\n"):
-        found = _OPENS.match(shown, at) if at < len(shown) else None
+        found = opens.match(shown, at) if at < len(shown) else None
         end = shown.find("\n", at)
         at = end + 1 if end >= 0 else len(shown)
         opened = KINDS[int(str(found.lastgroup)[1:])] if found else None
@@ -391,4 +403,4 @@ def commanded(command: str) -> Kind | None:
     while (shorter := _BEFORE.sub("", command)) != command:
         command = shorter
     command = _FOLDER.sub("", command)
-    return next((kind for kind, pattern in _COMMANDS if pattern.match(command)), None)
+    return next((kind for kind, pattern in _commands() if pattern.match(command)), None)
