@@ -1,5 +1,7 @@
 """How much the table of what compiles answers: ``python -m dev.compiles [MANIFESTS] [--write]``.
 
+``python -m dev.compiles build`` compiles what has not been: see dev/compiled.py.
+
 MANIFESTS is NVIDIA's list of what it builds (columns driver, doca, kind, os, arch, kernel), a file
 beside the checkout that is not part of it. A tenth of its pairs is held back, rows are made of
 the rest, and each pair held back is asked for; ``--write`` puts the rows of all of it into
@@ -290,6 +292,10 @@ def _covered(
 
 
 def main(words: list[str]) -> int:
+    if words[:1] == ["build"]:
+        from dev.compiled import build  # noqa: PLC0415 - wants root and the network
+
+        return build(words[1:])
     given = [each for each in words if not each.startswith("--")]
     file = Path(given[0]) if given else MANIFESTS
     if not file.is_file():
