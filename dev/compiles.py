@@ -4,8 +4,8 @@
 
 MANIFESTS is NVIDIA's list of what it builds (columns driver, doca, kind, os, arch, kernel), a file
 beside the checkout that is not part of it. A tenth of its pairs is held back, rows are made of
-the rest, and each pair held back is asked for; ``--write`` puts the rows of all of it into
-toolkit/compat/data/compiles.toml.
+the rest, and each pair held back is asked for; ``--write`` puts the rows of all of it, and of what
+was compiled, into toolkit/compat/data/compiles.toml.
 """
 
 from __future__ import annotations
@@ -304,7 +304,10 @@ def main(words: list[str]) -> int:
     built, compat = parse_manifests(file.read_text("utf-8")), shipped()
     if "--write" in words:
         head = TABLE.read_text("utf-8").partition(_LINE)[0]
-        made = "\n\n".join(map(as_toml, rows_of(built)))
+        from dev.compiled import FILE, read_pairs, rows_of_pairs  # noqa: PLC0415 - as above
+
+        pairs = read_pairs(FILE.read_text("utf-8"))
+        made = "\n\n".join(map(as_toml, (*rows_of_pairs(pairs), *rows_of(built))))
         TABLE.write_text(f"{head}{_LINE}\n{made}\n", "utf-8")
         return 0
     cells = [("part", "pairs", "answered", "", "by")]

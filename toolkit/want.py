@@ -16,6 +16,7 @@ from toolkit.compat.reader import Compat, shipped
 from toolkit.errors import UsageError
 from toolkit.expect import Expect, read_expect
 from toolkit.untrusted import read_file, read_toml
+from toolkit.upgrade import Upgrade, read_packages
 
 PROFILES = Path(__file__).parent / "profiles"
 
@@ -97,16 +98,6 @@ class Bundles:
 
 
 @dataclass(frozen=True, slots=True)
-class Upgrade:
-    """What would be another version; "" for what stays as it is."""
-
-    driver: str = ""  # "595.58.03"
-    ofed: str = ""  # "26.04-1.0.0"
-    kernel: str = ""  # kernel release
-    firmware: str = ""  # of HCAs: "28.43.2566"
-
-
-@dataclass(frozen=True, slots=True)
 class Selection:
     """Which checks are judged in one run, by their ids: --only and --skip. All, without either."""
 
@@ -147,7 +138,7 @@ class Want:
     expect: Expect = field(default_factory=Expect)  # what is to be there
     group: tuple[Group, ...] = ()  # as the file has them; toolkit/groups.py resolves their hosts
     packages: bool = False  # [packages] install: those of an upgrade may be installed
-    upgrade: Upgrade = Upgrade()  # what is to be another version; said by options alone
+    upgrade: Upgrade = field(default_factory=Upgrade)  # said by options alone
     checks: Selection = Selection()  # which count; said by options alone
     taken: bool = False  # the path is the one that the node takes, and no profile's
     compat: Compat = field(default_factory=shipped, repr=False)
@@ -356,17 +347,6 @@ def _bundles(value: Any) -> Bundles:
     return Bundles(key)
 
 
-def _packages(value: Any) -> bool:
-    """The table [packages]: whether those of an upgrade may be installed on nodes."""
-    if (
-        not isinstance(value, dict)
-        or set(value) != {"install"}
-        or value["install"] not in (True, False)
-    ):
-        raise ValueError("packages must have install = true or install = false, and nothing else")
-    return value["install"] is True
-
-
 def _runs(value: Any) -> int:
     """How many runs keep all that they replaced."""
     if type(value) is not int or value < 1:  # a boolean is an integer too
@@ -398,7 +378,7 @@ _SHAPED: dict[str, Callable[[Any], Any]] = {
     "signing": _signing,
     "bundles": _bundles,
     "keep_runs": _runs,
-    "packages": _packages,
+    "packages": read_packages,
     "rollout": _limits,
     "expect": read_expect,
     "bios": read_wanted_bios,

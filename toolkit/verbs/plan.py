@@ -27,10 +27,11 @@ from toolkit.plan.trial import CommandLines, lines_of
 from toolkit.rollout.runs import RunFolder, safe_name
 from toolkit.safe_file import write_file
 from toolkit.ssh.transport import Transport
+from toolkit.upgrade import Upgrade
 from toolkit.verbs.access import Fleet
 from toolkit.verbs.each import Alike
 from toolkit.verbs.reading import read_each
-from toolkit.want import PeerPath, Upgrade, Want
+from toolkit.want import PeerPath, Want
 
 NO_CHANGE = Plan()
 
@@ -74,7 +75,7 @@ def plan_node(
     builts = at_hand(shelf, node, want)
     plan = make_plan(node, verdicts, want, today=today, builts=builts, untried=untried)
     if want.upgrade != Upgrade():
-        from toolkit.plan.installs import upgraded  # noqa: PLC0415 only they pay for it
+        from toolkit.plan.upgrade_packages import upgraded  # noqa: PLC0415 only they pay for it
 
         plan = upgraded(plan, evidence, want)
     if not node.live:

@@ -19,9 +19,10 @@ from toolkit.node.deliver import rollback_script
 from toolkit.node.scripts import assembled
 from toolkit.plan.artefact import Trigger
 from toolkit.plan.bundle import script
-from toolkit.plan.installs import installing, packages_asked
+from toolkit.plan.upgrade_packages import installing, packages_asked
+from toolkit.upgrade import Upgrade
 from toolkit.verbs.plan import Planned, plan_node
-from toolkit.want import Upgrade, Want
+from toolkit.want import Want
 
 UBUNTU = "6.8.0-90-generic"
 OFFERED = f"linux-image-{UBUNTU} 6.8.0-90.91\nlinux-headers-{UBUNTU} 6.8.0-90.91\n"

@@ -22,10 +22,10 @@ from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.node.node import Node
 from toolkit.features.rehearse.plan import Rehearsal, rehearse_node, turns_of
 from toolkit.features.rehearse.plan_evidence import as_if
-from toolkit.plan.installs import packages_asked
 from toolkit.plan.plan import Plan, make_plan
+from toolkit.plan.upgrade_packages import packages_asked
+from toolkit.upgrade import Upgrade
 from toolkit.verbs.cli.upgrade import whole_ofed
-from toolkit.want import Upgrade
 
 ROOT = Path(__file__).parents[3]
 UBUNTU = "6.8.0-90-generic"

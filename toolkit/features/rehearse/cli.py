@@ -13,12 +13,12 @@ from toolkit.evidence import Evidence
 from toolkit.features.rehearse.plan import Rehearsal, rehearse_node
 from toolkit.features.rehearse.show import rehearse_document, rehearse_report
 from toolkit.report.document import dumps
+from toolkit.upgrade import Upgrade
 from toolkit.verbs.cli.session import Session, fleet
 from toolkit.verbs.cli.upgrade import UPGRADE, upgrade_of, with_packages
 from toolkit.verbs.each import on_saved
 from toolkit.verbs.reading import read_each
 from toolkit.verbs.saved import read_all, read_saved
-from toolkit.want import Upgrade
 
 REHEARSE = (
     *UPGRADE,

@@ -25,8 +25,9 @@ from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.devices import OfedFlavour
 from toolkit.facts.versions import Version
 from toolkit.features.rehearse.plan_evidence import as_if, firmware_lines
-from toolkit.plan.installs import driver_file, flavour_after, modules_package, not_offered
-from toolkit.want import PeerPath, Upgrade, Want
+from toolkit.plan.upgrade_packages import driver_file, flavour_after, modules_package, not_offered
+from toolkit.upgrade import Upgrade
+from toolkit.want import PeerPath, Want
 
 _MINOR = re.compile(r"\.el(\d+_\d+)")
 _BUILT_WITH = {  # what is compiled anew once one of these is another

@@ -15,7 +15,7 @@ from toolkit.errors import NoEvidence, Unparsable, read_or
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.devices import OfedFlavour
-from toolkit.want import Upgrade
+from toolkit.upgrade import Upgrade
 
 # What nodes said in the past stays said.
 _LOGS = frozenset({"dmesg", "earlier-ports", "dkms-make-logs"})

@@ -14,7 +14,7 @@ from toolkit.hosts.host import fold
 from toolkit.report.document import Json, envelope, picked, plain
 from toolkit.report.table import Ink, Painter, clean, columns, labelled, unjudged
 from toolkit.report.text import errors
-from toolkit.want import Upgrade
+from toolkit.upgrade import Upgrade
 
 SCHEMA = "gdr-toolkit/rehearse/1"
 _INK = {"keeps": Ink.GREEN, "unknown": Ink.YELLOW, "loses": Ink.RED}

@@ -22,6 +22,7 @@ from toolkit.report.table import clean
 from toolkit.report.text import findings, report, summary
 from toolkit.rollout.run import Rolled
 from toolkit.ssh.pool import NotBegun, broken_off
+from toolkit.upgrade import Upgrade
 from toolkit.verbs.access import Fleet
 from toolkit.verbs.cli.plan import (
     CHECK,
@@ -41,7 +42,6 @@ from toolkit.verbs.plan import Planned, plan_all
 from toolkit.verbs.provision import Provisioned, ProvisionOptions, harm, untouched
 from toolkit.verbs.rollout import roll_out
 from toolkit.verbs.slurm_service import kept_off
-from toolkit.want import Upgrade
 
 
 @verb(

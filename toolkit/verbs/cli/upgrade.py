@@ -10,9 +10,9 @@ from toolkit.errors import Unparsable, UsageError
 from toolkit.evidence import Evidence
 from toolkit.facts.versions import parse_kernel_release
 from toolkit.node.scripts import assembled
-from toolkit.plan.installs import PACKAGES, packages_asked
+from toolkit.plan.upgrade_packages import PACKAGES, packages_asked
 from toolkit.ssh.transport import Transport
-from toolkit.want import Upgrade
+from toolkit.upgrade import Upgrade
 
 UPGRADE = (
     Option("driver", "", "the NVIDIA driver that they would have: 595.58"),

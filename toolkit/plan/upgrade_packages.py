@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -15,7 +16,8 @@ from toolkit.facts.versions import Version
 from toolkit.plan.artefact import Trigger
 from toolkit.plan.change import Act, Blocked, When
 from toolkit.plan.plan import Plan
-from toolkit.want import Upgrade, Want
+from toolkit.upgrade import Upgrade
+from toolkit.want import Want
 
 PACKAGES = "packages"  # the frame of what repositories have: toolkit/node/scripts/offered.sh
 _ZYPPER_HAS_NONE = 104  # zypper(8): ZYPPER_EXIT_INF_CAP_NOT_FOUND
@@ -112,13 +114,13 @@ def not_offered(evidence: Evidence, upgrade: Upgrade) -> Iterator[str]:
     if frame.state is not State.OK and frame.exit != _ZYPPER_HAS_NONE:
         yield f"whether packages are to be had was not told: {frame.source}: {frame.state}"
         return
-    for each in needed(Node(evidence), upgrade):
-        if f"asked {each.name}" in frame.text.split("\n") and not _pinned(evidence, each):
+    known = {each.name: each for each in needed(Node(evidence), upgrade)}
+    for name in re.findall("^asked (.+)$", frame.text, re.MULTILINE):
+        each = known.get(name, NeededPackage(name, (), ""))
+        if not _pinned(evidence, each):
             of = f" in version {upgrade.driver or upgrade.ofed}" if each.begins else ""
-            yield (
-                f"{each.name}{of}: none of its repositories has it, by their last update there;"
-                f" it comes from {each.repository}"
-            )
+            where = f"; it comes from {each.repository}" if each.repository else ""
+            yield f"{name}{of}: none of its repositories has it, by their last update there{where}"
 
 
 def _pinned(evidence: Evidence, package: NeededPackage) -> str:
