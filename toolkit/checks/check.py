@@ -52,6 +52,7 @@ class Gap(StrEnum):
     NONE = ""
     ROOT = "run as root"
     NOT_COLLECTED = "not part of this evidence"
+    LOG = "not told by this kernel log"  # given as a text: alone, or an excerpt
     LOST = "nvidia-smi gives no answer while a GPU is lost"
     PATH = "which path the node takes is not known: see path.selected"
 

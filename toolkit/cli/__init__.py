@@ -116,6 +116,7 @@ def _mistyped(why: str, argv: Sequence[str]) -> tuple[str, str]:
         known = [f"--{each.name.replace('_', '-')}" for each in taken]
     else:
         said = f"{word} is no {'option' if word.startswith('-') else 'verb'}"
+        more = f"{program()} --list"
         known = [*namespace.task_names]
     near = get_close_matches(word.partition("=")[0], known, 1)
     return said, f"did you mean {near[0]}? {more}" if near else more
