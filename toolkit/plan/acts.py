@@ -37,20 +37,19 @@ def booted(
     left = [change for change in asking if change.artefact.startswith("boot.trial")]
     if left:
         yield Act(Trigger.UPDATE_BOOTLOADER, forgotten(family))
-    words = [quoted(word) for change in asking for word in arguments_in(change.text)]
+    told = [change for change in asking if change not in left]
+    words = [quoted(word) for change in told for word in arguments_in(change.text)]
     names = tuple((file, w) for file in family.menus for w in ("vmlinu", *words))
-    again = family.bootloader
-    if not (family.grubby or family.pbl):
-        if not live:
-            yield from _menus([each for each in asking if each not in left], family, keeps, names)
-            return
-        # grub-mkconfig writes beside the menu first.
-        temps, undo = tuple(f"{file}.new" for file in keeps), ((When.KEPT, again),)
-        yield Act(Trigger.UPDATE_BOOTLOADER, again, keeps, undo, names=names, temps=temps)
-        return
-    for change in asking:
-        if change not in left:
+    if family.grubby or (family.pbl and told):
+        for change in told:
             yield _told(change, _by_pbl if family.pbl else _by_grubby, keeps, names)
+    elif not live:
+        yield from _menus(told, family, keeps, names)
+    else:
+        # grub-mkconfig writes beside the menu first.
+        again, temps = family.bootloader, tuple(f"{file}.new" for file in keeps)
+        undo = ((When.KEPT, again),)
+        yield Act(Trigger.UPDATE_BOOTLOADER, again, keeps, undo, names=names, temps=temps)
 
 
 def _menus(
