@@ -12,6 +12,7 @@ from enum import IntEnum
 
 SPACE = 4096
 _EXPRESS = 0x40  # where we put the capability
+_MSIX = 0x80
 _ACS = 0x100
 _ATS = 0x120
 
@@ -98,6 +99,15 @@ def express(made: Registers, port: Port, speed: int, width: int) -> None:
     made.put(at + 0x28, "H", 0, writable=0xFFFF)
     made.put(at + 0x2C, "I", (1 << speed) - 1 << 1)
     made.put(at + 0x30, "H", speed, writable=0xFFFF)
+
+
+def msix(made: Registers, vectors: int) -> None:
+    """MSI-X (PCI Local Bus 3.0, 6.8.2): can be turned on, and no vector of it is ever raised."""
+    made.put(_EXPRESS + 1, "B", _MSIX)
+    made.put(_MSIX, "H", 0x0011)
+    made.put(_MSIX + 2, "H", vectors - 1, writable=0xC000)
+    made.put(_MSIX + 4, "I", 0x00B9_0000)  # the table, in BAR 0
+    made.put(_MSIX + 8, "I", 0x00BA_0000)  # which of them wait
 
 
 def acs(made: Registers, able: int, control: int, *, more: bool = False) -> None:
