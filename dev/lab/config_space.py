@@ -13,6 +13,7 @@ from enum import IntEnum
 
 SPACE = 4096
 _EXPRESS = 0x40  # where we put the capability
+_MSIX = 0x80
 _AER = 0x100  # an extended list begins here
 _ACS = 0x148
 _ATS = 0x158
@@ -122,6 +123,15 @@ def aer(made: Registers, port: Port) -> None:
     made.put(_AER + 0x14, "I", 0x0000_2000, writable=0x0000_F1C1)  # advisory ones are masked
     if port is Port.ROOT:
         made.put(_AER + 0x2C, "I", 0, writable=0x0000_0007)
+
+
+def msix(made: Registers, vectors: int) -> None:
+    """MSI-X (PCI Local Bus 3.0, 6.8.2): can be turned on, and no vector of it is ever raised."""
+    made.put(_EXPRESS + 1, "B", _MSIX)
+    made.put(_MSIX, "H", 0x0011)
+    made.put(_MSIX + 2, "H", vectors - 1, writable=0xC000)
+    made.put(_MSIX + 4, "I", 0x00B9_0000)  # the table, in BAR 0
+    made.put(_MSIX + 8, "I", 0x00BA_0000)  # which of them wait
 
 
 def acs(made: Registers, able: int, control: int) -> None:

@@ -87,6 +87,14 @@ def test_a_bar_tells_its_size_by_the_bits_that_stay_zero() -> None:
     assert struct.unpack_from("<Q", mask, 0x18)[0] == ~((128 << 30) - 1) & (1 << 64) - 1
 
 
+def test_msix_is_the_second_of_the_list_and_only_its_switches_can_be_written() -> None:
+    text = SMALL.replace("        gpu\n", "        gpu msix=6\n")
+    value, mask = _functions(pcitree.build(text).data)["0001:13:00.0"]
+    assert struct.unpack_from("<BB", value, 0x40) == (0x10, 0x80)
+    assert struct.unpack_from("<BBH", value, 0x80) == (0x11, 0, 5)
+    assert struct.unpack_from("<BBHII", mask, 0x80) == (0, 0, 0xC000, 0, 0)
+
+
 def test_words_say_what_is_unlike_the_usual() -> None:
     value, _ = _functions(pcitree.build(SMALL).data)["0001:14:00.0"]
     assert struct.unpack_from("<HH", value) == (0x15B3, 0x101D)
