@@ -1,7 +1,7 @@
 """What is made of a node when one of its frames is damaged: traits, plans, gates and figures.
 
 Checks are held to that by ``test_findings``; this is of what reads a node beside them. Lines stand
-in ``facts/damaged_nodes.txt`` that no damage before gave. To accept a change: GDR_ACCEPT=1.
+in ``damaged_nodes.txt`` that no damage before gave. To accept a change: GDR_ACCEPT=1.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from toolkit.report.plan_text import plan_lines
 from toolkit.report.table import Painter
 from toolkit.want import PeerPath, Want
 
-KEPT = Path(__file__).parent / "facts" / "damaged_nodes.txt"
+KEPT = Path(__file__).parent / "made/damaged_nodes.txt"  # beside the captures it is none of them
 PLAIN = Painter(coloured=False)
 NODES = {
     "healthy": node(),

@@ -22,6 +22,7 @@ WORDS = [sys.executable, "-P", str(ROOT / "dev"), "--search-root", str(ROOT)]
         ("doctor --hosts", "--hosts needs a value", "X --help doctor"),
         ("docter --hosts a", "docter is no verb", "did you mean doctor? X --list"),
         ("docter --hosts demo", "docter is no verb", "did you mean doctor? X --list"),
+        ("--help docter", "docter is no verb", "did you mean doctor? X --list"),
         ("no-such-verb", "no-such-verb is no verb", "X --list"),
         ("--wrong", "--wrong is no option", "X --list"),
     ],

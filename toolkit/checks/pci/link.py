@@ -48,8 +48,8 @@ def link(node: Node, want: Want) -> Finding:
     H100, B200) have one performance state and keep their speed: a lower one is a fault, as it
     is on an HCA. The HCA that manages the node is nobody's fault.
     """
-    if not node.knows_pci and (node.said_pcie_links or node.has_log):
-        return pcie_told(node) or _by_log(node.dmesg)
+    if not node.knows_pci and (elsewhere := _without_bus(node)):
+        return elsewhere
     tree = node.pci
     hops = _hops(tree, (*tree.gpus, *_judged(node)))
     if not any(hop.lower.now.width for hop in hops):
@@ -72,6 +72,20 @@ def link(node: Node, want: Want) -> Finding:
     if alone:
         return unknown(f"{alone[0]}: {told[alone[0]][1]}; what the slot can is not told")
     return _whole(tree.gpus, len({hop.lower.address for hop in hops}))
+
+
+def _without_bus(node: Node) -> Finding | None:
+    """What nvidia-smi -q, mlxlink and the kernel log tell; None where none of them was given."""
+    report, _ = asked(lambda: node.smi_shown)
+    slow = [f"{each.address}: {each.link}" for each in report.gpus if each.link] if report else []
+    if slow:
+        return failed(
+            f"{counted(len(slow), 'GPU')} at work below what the slot can: {slow[0]}",
+            expected="full width and speed",
+            details=tuple(slow[1:]),
+        )
+    given = node.said_pcie_links or node.has_log
+    return pcie_told(node) or _by_log(node.dmesg) if given else None
 
 
 def _whole(gpus: tuple[PciFunction, ...], many: int) -> Finding:

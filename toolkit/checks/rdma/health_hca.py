@@ -15,6 +15,7 @@ from toolkit.checks.check import (
     passed,
     unknown,
 )
+from toolkit.checks.rdma.makers import has_connectx
 from toolkit.checks.rdma.pasted_ports import errors_told
 from toolkit.facts.gpu.kernel_trouble import Trouble
 from toolkit.facts.node.node import Node
@@ -56,10 +57,11 @@ def hca_health(node: Node, want: Want) -> Finding:
         by_hca: dict[str, list[Trouble]] = {}
         for each in told:
             by_hca.setdefault(each.address or "one that the log does not name", []).append(each)
+        tool = "mlxfwmanager" if has_connectx(node) else "its maker's tool"
         return failed(
             f"{counted(len(by_hca), 'HCA')} with failing firmware or hardware: {', '.join(by_hca)}",
             expected="no word of failing health",
-            hint="drain the node and reboot it cold; mlxfwmanager shows newer firmware",
+            hint=f"drain the node and reboot it cold; {tool} shows newer firmware",
             details=tuple(line for group in by_hca.values() for line in _shown(group)),
         )
     if every:

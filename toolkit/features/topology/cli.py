@@ -21,6 +21,7 @@ from toolkit.features.topology.show.view import (
     TreePlace,
     view,
 )
+from toolkit.package_data import program
 from toolkit.plural import and_more, counted
 from toolkit.report.document import Json, dumps, picked
 from toolkit.report.table import WIDTH, Ink, Painter, clean, columns, shortened
@@ -199,7 +200,7 @@ def _draw(session: Session, drawn: list[Drawn], failures: list[tuple[str, Toolki
     if said.text("html"):
         lost = [f"{name}: {why}" for name, why in failures]
         asked = ("from_", "--from") if said.text("from_") else ("hosts", "--hosts")
-        command = shlex.join(["./invokew", "topology", asked[1], said.text(asked[0])])
+        command = f"{program()} {shlex.join(('topology', asked[1], said.text(asked[0])))}"
         whole = "".join(page(drawn, lost, command))
         made += ["html"] if session.deliver("html", whole) else []
     for each in made if drawn else ():
