@@ -137,7 +137,7 @@ def _described(text: str) -> Asked:
     given = bool(re.search(r"^\s+Path:\s+/dev(?:/infiniband)?\s*$", text, re.MULTILINE))
     whole = "\nQoS Class:" in text  # behind all containers and volumes
     return Asked(
-        name[1] if name else "",
+        name[1] if name else "a pod",
         _gpus(resources, whole=whole),
         given or _rdma(resources, whole=whole),
         trouble=_trouble(text, resources),
