@@ -28,7 +28,7 @@ from toolkit.redfish.client import Bmc, failed
 from toolkit.redfish.http import BmcLimits
 from toolkit.redfish.registry import RegistryCache
 
-HASTY = BmcLimits(connect_s=2, answer_s=0.5, total_s=3)
+HASTY = BmcLimits(connect_s=10, answer_s=3, total_s=10)
 
 
 def read(bmc: Simulator, **told: Any) -> None:

@@ -35,7 +35,7 @@ from toolkit.suites.opened import (
     open_hosts,
     refuse_trouble,
 )
-from toolkit.suites.outcomes import CHECKS, LEDGER, WANT, Judge, Ledger
+from toolkit.suites.run import CHECKS, LEDGER, WANT, Judge, Ledger
 from toolkit.verbs.passport import sealed
 from toolkit.want import Selection
 

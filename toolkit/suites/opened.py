@@ -31,7 +31,7 @@ from toolkit.hosts.addresses import VAGRANT
 from toolkit.hosts.host import Host
 from toolkit.report.text import verdict_text
 from toolkit.ssh.transport import Result, Sink, quiet
-from toolkit.suites.outcomes import ACCESS, LEDGER, WANT, Ledger
+from toolkit.suites.run import ACCESS, LEDGER, WANT, Ledger
 from toolkit.verbs.access import Access, Fleet, inventory_in, wanted
 from toolkit.verbs.connect import open_fleet
 from toolkit.verbs.doctor import gather

@@ -1,24 +1,52 @@
-"""Run the testinfra suite, and end with an exit code that says more than "failed"."""
+"""Run the testinfra suite: what it is handed, what it saw, and an exit code beyond "failed"."""
 
 from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
 
 from toolkit import __version__
-from toolkit.checks.check import Check
-from toolkit.errors import ExitCode
+from toolkit.checks.check import Check, Status, Verdict
+from toolkit.errors import ExitCode, worst
 from toolkit.groups import Wants
 from toolkit.report.document import Json
-from toolkit.suites.outcomes import ACCESS, CHECKS, LEDGER, WANT, Ledger
 from toolkit.verbs.access import Access
 from toolkit.want import Selection
+
+Judge = Callable[[Check], tuple[str, Verdict]]  # the host's name, and its verdict
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Exit codes by host; pytest's own status only knows that something failed."""
+
+    codes: dict[str, list[ExitCode]] = field(default_factory=dict)
+    statuses: dict[tuple[str, str], str] = field(default_factory=dict)  # by host and check
+
+    def note(self, host: str, code: ExitCode) -> None:
+        self.codes.setdefault(host, []).append(code)
+
+    def saw(self, host: str, verdict: Verdict, today: date) -> None:
+        """What a check came to: pytest knows no more than passed, failed and skipped."""
+        waived = verdict.status is Status.FAIL and verdict.waived(today)
+        word = "waived" if waived else verdict.status.value
+        self.statuses[host, verdict.check.id] = word
+
+    @property
+    def exit_code(self) -> ExitCode:
+        return worst([code for codes in self.codes.values() for code in codes])
+
+
+ACCESS = pytest.StashKey[Access]()
+WANT = pytest.StashKey[Wants]()
+CHECKS = pytest.StashKey[Selection]()  # those that are asked
+LEDGER = pytest.StashKey[Ledger]()
 
 SUITES = Path(__file__).parent
 ALL_CHECKS = Selection()

@@ -9,7 +9,7 @@ import pytest
 from toolkit.checks.check import Check, Status
 from toolkit.errors import ExitCode
 from toolkit.report.text import verdict_text
-from toolkit.suites.outcomes import Judge, Ledger
+from toolkit.suites.run import Judge, Ledger
 
 
 def test_node(judge: Judge, check: Check, ledger: Ledger, today: date) -> None:
