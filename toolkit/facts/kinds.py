@@ -345,11 +345,8 @@ def named(name: str) -> Kind:
     for kind in KINDS:
         if name in (kind.name, kind.frame):
             return kind
-    raise UsageError(f"{name!r} is no kind of evidence", hint=known_kinds())
-
-
-def known_kinds() -> str:
-    return "the kinds are " + ", ".join(sorted(BY_NAME))
+    every = ", ".join(sorted(BY_NAME))
+    raise UsageError(f"{name!r} is no kind of evidence", hint=f"the kinds are {every}")
 
 
 def plain(text: str) -> str:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence, Frame, State
-from toolkit.facts.kinds import BY_NAME, Kind, commanded, known_kinds, parted, plain, recognise
+from toolkit.facts.kinds import BY_NAME, Kind, commanded, parted, plain, recognise
 from toolkit.facts.text.dressed import EDGE, undressed
 
 # "# lspci", "> lspci", "+ lspci", "=== lspci ===": each also opens or rules off what is no command.
@@ -213,7 +213,8 @@ def frames_of(text: str, source: str, kind: Kind | None = None) -> list[Frame]:
     if not texts:
         raise NotUnderstood(
             f"{source}: not recognised as evidence",
-            hint=f"say what it is: KIND=FILE; {known_kinds()}",
+            hint="give the whole answer of a command, as nvidia-smi -q, nvidia-smi topo -m, lspci "
+            "-vvv -nn, dmesg or ibstat; or say what it is: KIND=FILE (an unknown KIND lists all)",
         )
     return [
         Frame(name, State.OK, _source(answers, source), _joined(answers, talks.get(name)))
