@@ -164,6 +164,21 @@ def judged(text: str, folder: Path) -> tuple[str, str]:
             id="rdma-not-allocatable",
         ),
         pytest.param(
+            "LAST SEEN  TYPE     REASON            OBJECT      MESSAGE\n"
+            "9m         Warning  FailedScheduling  pod/job-1   0/3 nodes are available: 3 "
+            "Insufficient rdma/hca.\n",
+            "ctr.rdma_devices",
+            "",
+            id="events-of-a-pod-that-waits-for-rdma",
+        ),
+        pytest.param(
+            "# nvidia-smi topo -m\n\tGPU0\tNIC0\tCPU Affinity\nGPU0\t X \tPIX\t0-3\n"
+            "NIC0\tPIX\t X \t\n# nvidia-smi -L\nGPU 0: NVIDIA H100 (UUID: GPU-1)\n",
+            "",
+            "pcie.distance",
+            id="another-answer-at-roots-prompt",
+        ),
+        pytest.param(
             "$ setpci -s 17:00.0 ECAP_ACS+6.w\n001d\n$ setpci -s 18:00.0 ECAP_ACS+6.w\n0000\n",
             "",
             "",

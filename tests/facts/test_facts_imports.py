@@ -380,8 +380,9 @@ def test_what_is_not_recognised_is_refused_with_commands_that_would_be(text: str
 
 def test_a_kind_may_be_named_as_its_frame() -> None:
     assert named("nvidia-topology") is named("topo")
-    with pytest.raises(UsageError, match="'matrix' is no kind of evidence"):
+    with pytest.raises(UsageError, match="'matrix' is no kind of evidence") as refused:
         named("matrix")
+    assert "nccl-log" in refused.value.hint
 
 
 def test_one_source_cannot_be_given_twice() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 
 from toolkit.errors import UsageError
 
@@ -55,9 +56,8 @@ _BARE = (
 )
 # nvidia-smi -q without its head: sections that grep or a hand has left.
 _SMI_SECTION = (
-    r"[ \t]*(?:(?:BAR1|FB) Memory Usage|Remapped Rows|Retired Pages|GPU Link Info|GPU Reset Status"
-    r"|Clocks (?:Event|Throttle) Reasons)[ \t]*$"
-    r"|[ \t]+GPU Recovery Action +: |[ \t]+Fabric[ \t]*\n[ \t]+State +: "
+    r"[ \t]*(?:(?:BAR1|FB) Memory Usage|Remapped Rows|Retired Pages|GPU (?:Link Info|Reset Status)"
+    r"|Clocks \w+ Reasons)[ \t]*$|[ \t]+GPU Recovery Action +: |[ \t]+Fabric[ \t]*\n[ \t]+State +:"
 )
 _CHANNEL = r"[ \t]*\d+(?:\[\w+\])? -> \d+(?:\[\w+\])? \[(?:send|receive)\] via NET/"
 # Of a run that came to no table: linux-rdma/perftest src/*_memory.c, perftest_resources.c.
@@ -155,11 +155,10 @@ KINDS = (
          r"failed to load) nvidia-peermem module)"),
     Kind("driver-container", "driver-container", "",
          r"^(?:\[\d\d-[A-Z][a-z]{2}-\d\d_[\d:]{8}\] |=+ NVIDIA Software (?:Installer|Updater) =+"
-         r"|(?:Uns|S)etting driver ready state|No OFED driver found for kernel |Could not unload "
-         r"NVIDIA driver kernel|(?:Unloading|Loading|Installing) NVIDIA driver kernel modules|Done,"
-         r" now waiting for signal|nvidia driver module is already loaded with refcount "
-         r"|subscription-manager is operating in container mode|(?:time=\S+ level=\w+ msg=\"?)?"
-         r"(?:Getting c|C)urrent value of (?:the )?['\"]nvidia\.com/gpu\.deploy\.)"),
+         r"|(?:Uns|S)etting driver ready|Could not unload NVIDIA driver|Done, now waiting for sign"
+         r"|(?:Unl|L)oading NVIDIA driver kernel|subscription-manager is operating in container"
+         r"|nvidia driver module is already loaded|(?:time=\S+ level=\w+ msg=\"?)?(?:Gett"
+         r"ing c|C)urrent value of (?:the )?['\"]nvidia\.com/gpu\.deploy\.)"),
     Kind("nvidia-smi-csv", "nvidia-smi-csv", r"nvidia-smi --query-gpu=",
          r"^(?=.*\b(?:pci\.bus_id|driver_version|name|uuid)\b)[\w.]+(?: \[[^]]*\])?(?:, ?[\w.]+"
          r"(?: \[[^]]*\])?){2,}$"),
@@ -204,8 +203,7 @@ KINDS = (
     Kind("ibdev2netdev", "ibdev2netdev", r"ibdev2netdev\b", r"^\S+ +port +\d+ +==> "),
     Kind("gdscheck", "gdscheck", r"\S*gdscheck\b",
          r"^[ \t]*(?:GDS release version\b|DRIVER CONFIGURATION:$)"),
-    Kind("cufile-log", "cufile-log", "",
-         r"^[ \t]*\d\d-\d\d-\d{4} [\d:]{8}:\d+ \[pid=\d+ tid=\d+\] [A-Z]+ "),
+    Kind("cufile-log", "cufile-log", "", r"^[ \t]*[\d-]{10} [\d:]{10,12} \[pid=\d+ tid=\d+\] "),
     Kind("cuda-said", "cuda-said", "",
          r"^.{0,300}?(?:\b(?:[Ee]rr(?:or)?|returned|code|failure)\b.{0,60}?\b802\b"
          r"|(?:: |-> ?|\b[Ee]rror\b.{0,80}?)system not yet initialized)"),
@@ -254,8 +252,7 @@ KINDS = (
          r"DKMS make\.log for |Building (?:initial )?module|make\[\d+\]: Entering|warning: the comp"
          r"iler differs|Error! Bad return |Loading new \S+ DKMS files|Setting up \S+-dkms "),
     # NVSHMEM's lines, libfabric's, and those of programs that name the call of verbs that failed.
-    Kind("verbs-log", "verbs-log", "",
-rf"^{VERBS_LINE}"),
+    Kind("verbs-log", "verbs-log", "", rf"^{VERBS_LINE}"),
     Kind("dkms", "dkms-status", r"dkms status\b", r"^[\w.+-]+(?:, |/)[^,\n/]+(?:, [^,\n]+, \w+)?: "
          r"(?:added|built|installed|broken)\b",
          r"[\w.+-]+(?:, |/)[^,\n/]+(?:, [^,\n]+, \w+)?: (?:added|built|installed|broken)\b"),
@@ -278,8 +275,8 @@ rf"^{VERBS_LINE}"),
          r"|get pods? (?:.* )?(?:-o|--output)[ =]?(?:yaml|json))",
          r"^Name: +\S+ *\nNamespace: +\S+ *\n(?:.*\n){0,9}?Node: "
          r"|^kind: Pod$|^[ \t]*\"kind\": \"Pod\",?$"
-         r"|^[ \t]*Warning +(?:FailedScheduling|FailedCreatePodSandBox|FailedMount"
-         r"|UnexpectedAdmissionError) ",
+         r"|^(?:.*[ \t])?Warning[ \t]+(?:FailedScheduling|UnexpectedAdmissionError|FailedMount"
+         r"|FailedCreatePodSandBox|FailedAttachVolume|FailedPrepareDynamicResources)[ \t]",
          r"Name: +\S+ *\nNamespace: +\S+ *\n(?:.*\n){0,9}?Node: "),
     Kind("kubectl-pods", "kubectl-pods",
          r"(?:kubectl|oc) (?:-\S+ \S+ )*get (?:po|pods?|all)\b",
@@ -320,21 +317,32 @@ rf"^{VERBS_LINE}"),
          ""),
 )  # fmt: skip
 BY_NAME = {kind.name: kind for kind in KINDS}
-_SHAPES = [(kind, re.compile(kind.shape, re.MULTILINE)) for kind in KINDS]
-_COMMANDS = [(kind, re.compile(kind.command)) for kind in KINDS if kind.command]
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 _BEFORE = re.compile(r"^(?:sudo(?: -\w+)*|time|[A-Z_]+=\S+)\s+")
 _FOLDER = re.compile(r"^\.{0,2}/(?:\S*/)?")  # of the program
 _LOOKED_AT = 200_000  # characters in which a shape must show
 _PARTED_AT = 8_000_000  # characters in which another kind may begin; a longer text is one log
-_OPENS = re.compile(
-    "|".join(
+
+
+# Compiled where a text is of no known kind yet: it takes as long as a third of all others.
+@cache
+def _shapes() -> list[tuple[Kind, re.Pattern[str]]]:
+    return [(kind, re.compile(kind.shape, re.MULTILINE)) for kind in KINDS]
+
+
+@cache
+def _commands() -> list[tuple[Kind, re.Pattern[str]]]:
+    return [(kind, re.compile(kind.command)) for kind in KINDS if kind.command]
+
+
+@cache
+def _opens() -> re.Pattern[str]:
+    every = (
         f"(?P<k{number}>{kind.shape if kind.opens is None else kind.opens})"
         for number, kind in enumerate(KINDS)
         if kind.opens != ""
-    ),
-    re.MULTILINE,
-)
+    )
+    return re.compile("|".join(every), re.MULTILINE)
 
 
 def named(name: str) -> Kind:
@@ -358,7 +366,7 @@ def plain(text: str) -> str:
 def recognise(text: str) -> Kind | None:
     """What sort of text this is, by its shape; None where it is none that we know."""
     looked_at = plain(text[:_LOOKED_AT])
-    return next((kind for kind, shape in _SHAPES if shape.search(looked_at)), None)
+    return next((kind for kind, shape in _shapes() if shape.search(looked_at)), None)
 
 
 def parted(text: str, first: Kind | None = None) -> list[tuple[Kind | None, str]]:
@@ -368,9 +376,9 @@ def parted(text: str, first: Kind | None = None) -> list[tuple[Kind | None, str]
     :returns: the parts with their kind, None for one that has no head.
     """
     parts: list[tuple[Kind | None, list[str]]] = [(first, [])]
-    shown, at = plain(text[:_PARTED_AT]), 0
+    shown, at, opens = plain(text[:_PARTED_AT]), 0, _opens()
     for line in text.split("\n"):
-        found = _OPENS.match(shown, at) if at < len(shown) else None
+        found = opens.match(shown, at) if at < len(shown) else None
         end = shown.find("\n", at)
         at = end + 1 if end >= 0 else len(shown)
         opened = KINDS[int(str(found.lastgroup)[1:])] if found else None
@@ -388,4 +396,4 @@ def commanded(command: str) -> Kind | None:
     while (shorter := _BEFORE.sub("", command)) != command:
         command = shorter
     command = _FOLDER.sub("", command)
-    return next((kind for kind, pattern in _COMMANDS if pattern.match(command)), None)
+    return next((kind for kind, pattern in _commands() if pattern.match(command)), None)

@@ -6,7 +6,16 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 
-from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
+from toolkit.checks.check import (
+    Finding,
+    Gap,
+    Impact,
+    check,
+    failed,
+    not_applicable,
+    passed,
+    unknown,
+)
 from toolkit.checks.gpu.health import asked
 from toolkit.checks.pci.pcie import FLAT
 from toolkit.checks.rdma.pasted_ports import pcie_told
@@ -150,7 +159,7 @@ def _by_log(lines: tuple[str, ...]) -> Finding:
             ),
         )
     if not found:
-        return unknown("the kernel log tells of no link")
+        return unknown("the kernel log tells of no link", gap=Gap.LOG)
     told = ", ".join(f"{address} {match[2]}" for address, match in found.items())
     return unknown(
         f"{told}: all that the card can; whether its port is faster is not told",

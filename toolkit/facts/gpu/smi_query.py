@@ -52,6 +52,7 @@ class SmiGpu:
     errors: tuple[str, ...] = ()  # names of values that NVML failed to tell
     protected_mib: int | None = None  # kept from the host, in CC mode all of it; None: not told,
     # and UNREADABLE where it is not a size
+    addressing: str = ""  # "ATS" where NVLink-C2C joins it to its CPU, else "HMM" or "None"
     link: str = ""  # "x8 of x16" where its PCIe link is slower than it can be, and it is busy
 
     @property
@@ -153,6 +154,7 @@ def _gpu(address: str, values: dict[Path, str]) -> SmiGpu:
         smi_health(values),
         tuple(", ".join(path) for path, value in values.items() if is_error(value)),
         _size(told("Conf Compute Protected Memory Usage", "Total")),
+        told("Addressing Mode"),
         _slow_link(told),
     )
 

@@ -35,6 +35,7 @@ _TYPED = re.compile(
     r"\S+(?: (?:status|topo -\w+|nvlink -+\w+|diag -.*|[-|/].*))?|modinfo [\w-]+"
     r"|rdma (?:-\w+ )*(?:link|dev|system|resource)(?: show)?|dmesg .*"
 )
+_OPTION_ALONE = re.compile(r"[a-z][\w-]+ -{1,2}[A-Za-z][\w-]*")
 # "=== GPUs ===" of a script that asks for several things; journalctl's are between dashes.
 _HEADING = re.compile(r"\s*(={2,5}) \S.{0,60}? \1\s*")
 # "# Logs" of whoever writes in Markdown, between two texts of which no prompt tells the command.
@@ -179,7 +180,10 @@ def _marked(line: str, *, first: bool) -> str:
     found = _MARKED.match(command)
     command = _RULE_BEHIND.sub("", command[found.end() :]).rstrip() if found else ""
     bare = re.sub(r"^sudo ", "", command)
-    return command if _TYPED.fullmatch(bare) and commanded(command) else ""
+    if _TYPED.fullmatch(bare) and commanded(command):
+        return command
+    # Another answer of a program that we know, at root's prompt.
+    return command if _OPTION_ALONE.fullmatch(bare) and commanded(bare.split()[0]) else ""
 
 
 def frames_of(text: str, source: str, kind: Kind | None = None) -> list[Frame]:
@@ -214,7 +218,8 @@ def frames_of(text: str, source: str, kind: Kind | None = None) -> list[Frame]:
         raise NotUnderstood(
             f"{source}: not recognised as evidence",
             hint="give the whole answer of a command, as nvidia-smi -q, nvidia-smi topo -m, lspci "
-            "-vvv -nn, dmesg or ibstat; or say what it is: KIND=FILE (an unknown KIND lists all)",
+            "-vvv -nn, dmesg or ibstat; or say what it is: KIND=FILE (an unknown KIND is answered "
+            "with the list)",
         )
     return [
         Frame(name, State.OK, _source(answers, source), _joined(answers, talks.get(name)))
