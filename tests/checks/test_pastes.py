@@ -288,6 +288,18 @@ def judged(text: str, folder: Path) -> tuple[str, str]:
             id="nv_peer_mem-newer-than-its-ofed",
         ),
         pytest.param(
+            "insmod: ERROR: could not load module a/gdrdrv.ko: No such file or directory\n",
+            "gdrcopy.driver",
+            "",
+            id="gdrdrv-that-was-never-built",
+        ),
+        pytest.param(
+            "[    9.100000] NVRM: GPU2 RmInitAdapter: Cannot initialize GSP firmware RM\n",
+            "nvidia.present",
+            "",
+            id="a-gpu-whose-firmware-does-not-start",
+        ),
+        pytest.param(
             "Failed to build MLNX_OFED_LINUX for 6.14.0-37-generic\n",
             "dkms.last_failure",
             "",

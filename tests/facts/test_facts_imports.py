@@ -370,10 +370,12 @@ def test_line_ends_of_other_systems_are_no_part_of_the_text() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "hello\n", "$ ls\nfile\n"])
-def test_what_is_not_recognised_is_refused_with_the_way_to_say_what_it_is(text: str) -> None:
+def test_what_is_not_recognised_is_refused_with_commands_that_would_be(text: str) -> None:
     with pytest.raises(UsageError, match=r"f: not recognised as evidence") as refused:
         frames_of(text, "f")
     assert "KIND=FILE" in refused.value.hint
+    assert all(map(commanded, ("nvidia-smi topo -m", "dmesg", "ibstat")))
+    assert "nvidia-smi topo -m, lspci -vvv -nn, dmesg or ibstat" in refused.value.hint
 
 
 def test_a_kind_may_be_named_as_its_frame() -> None:

@@ -56,9 +56,8 @@ _BARE = (
 )
 # nvidia-smi -q without its head: sections that grep or a hand has left.
 _SMI_SECTION = (
-    r"[ \t]*(?:(?:BAR1|FB) Memory Usage|Remapped Rows|Retired Pages|GPU Link Info|GPU Reset Status"
-    r"|Clocks (?:Event|Throttle) Reasons)[ \t]*$"
-    r"|[ \t]+GPU Recovery Action +: |[ \t]+Fabric[ \t]*\n[ \t]+State +: "
+    r"[ \t]*(?:(?:BAR1|FB) Memory Usage|Remapped Rows|Retired Pages|GPU (?:Link Info|Reset Status)"
+    r"|Clocks \w+ Reasons)[ \t]*$|[ \t]+GPU Recovery Action +: |[ \t]+Fabric[ \t]*\n[ \t]+State +:"
 )
 _CHANNEL = r"[ \t]*\d+(?:\[\w+\])? -> \d+(?:\[\w+\])? \[(?:send|receive)\] via NET/"
 # Of a run that came to no table: linux-rdma/perftest src/*_memory.c, perftest_resources.c.
@@ -156,11 +155,10 @@ KINDS = (
          r"failed to load) nvidia-peermem module)"),
     Kind("driver-container", "driver-container", "",
          r"^(?:\[\d\d-[A-Z][a-z]{2}-\d\d_[\d:]{8}\] |=+ NVIDIA Software (?:Installer|Updater) =+"
-         r"|(?:Uns|S)etting driver ready state|No OFED driver found for kernel |Could not unload "
-         r"NVIDIA driver kernel|(?:Unloading|Loading|Installing) NVIDIA driver kernel modules|Done,"
-         r" now waiting for signal|nvidia driver module is already loaded with refcount "
-         r"|subscription-manager is operating in container mode|(?:time=\S+ level=\w+ msg=\"?)?"
-         r"(?:Getting c|C)urrent value of (?:the )?['\"]nvidia\.com/gpu\.deploy\.)"),
+         r"|(?:Uns|S)etting driver ready|Could not unload NVIDIA driver|Done, now waiting for sign"
+         r"|(?:Unl|L)oading NVIDIA driver kernel|subscription-manager is operating in container"
+         r"|nvidia driver module is already loaded|(?:time=\S+ level=\w+ msg=\"?)?(?:Gett"
+         r"ing c|C)urrent value of (?:the )?['\"]nvidia\.com/gpu\.deploy\.)"),
     Kind("nvidia-smi-csv", "nvidia-smi-csv", r"nvidia-smi --query-gpu=",
          r"^(?=.*\b(?:pci\.bus_id|driver_version|name|uuid)\b)[\w.]+(?: \[[^]]*\])?(?:, ?[\w.]+"
          r"(?: \[[^]]*\])?){2,}$"),
@@ -205,8 +203,7 @@ KINDS = (
     Kind("ibdev2netdev", "ibdev2netdev", r"ibdev2netdev\b", r"^\S+ +port +\d+ +==> "),
     Kind("gdscheck", "gdscheck", r"\S*gdscheck\b",
          r"^[ \t]*(?:GDS release version\b|DRIVER CONFIGURATION:$)"),
-    Kind("cufile-log", "cufile-log", "",
-         r"^[ \t]*\d\d-\d\d-\d{4} [\d:]{8}:\d+ \[pid=\d+ tid=\d+\] [A-Z]+ "),
+    Kind("cufile-log", "cufile-log", "", r"^[ \t]*[\d-]{10} [\d:]{10,12} \[pid=\d+ tid=\d+\] "),
     Kind("cuda-said", "cuda-said", "",
          r"^.{0,300}?(?:\b(?:[Ee]rr(?:or)?|returned|code|failure)\b.{0,60}?\b802\b"
          r"|(?:: |-> ?|\b[Ee]rror\b.{0,80}?)system not yet initialized)"),
@@ -255,8 +252,7 @@ KINDS = (
          r"DKMS make\.log for |Building (?:initial )?module|make\[\d+\]: Entering|warning: the comp"
          r"iler differs|Error! Bad return |Loading new \S+ DKMS files|Setting up \S+-dkms "),
     # NVSHMEM's lines, libfabric's, and those of programs that name the call of verbs that failed.
-    Kind("verbs-log", "verbs-log", "",
-rf"^{VERBS_LINE}"),
+    Kind("verbs-log", "verbs-log", "", rf"^{VERBS_LINE}"),
     Kind("dkms", "dkms-status", r"dkms status\b", r"^[\w.+-]+(?:, |/)[^,\n/]+(?:, [^,\n]+, \w+)?: "
          r"(?:added|built|installed|broken)\b",
          r"[\w.+-]+(?:, |/)[^,\n/]+(?:, [^,\n]+, \w+)?: (?:added|built|installed|broken)\b"),
@@ -357,11 +353,8 @@ def named(name: str) -> Kind:
     for kind in KINDS:
         if name in (kind.name, kind.frame):
             return kind
-    raise UsageError(f"{name!r} is no kind of evidence", hint=known_kinds())
-
-
-def known_kinds() -> str:
-    return "the kinds are " + ", ".join(sorted(BY_NAME))
+    every = ", ".join(sorted(BY_NAME))
+    raise UsageError(f"{name!r} is no kind of evidence", hint=f"the kinds are {every}")
 
 
 def plain(text: str) -> str:

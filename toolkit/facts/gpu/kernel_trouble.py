@@ -39,6 +39,7 @@ _OFF = re.compile(
 # kernel-open/nvidia/nv.c, nvidia_init_module; RmInitNvDevice's callers in osinit.c.
 _UNSTARTED = re.compile(
     rf"NVRM: (?:GPU ({_ADDRESS}(?:\.\d)?): )?(?:RmInitAdapter failed!"
+    r"|(?:GPU\d+ )?RmInitAdapter: Cannot initialize GSP firmware"
     r"|None of the NVIDIA devices were initialized)"
 )
 _FATAL_WORD = re.compile(r"\b(non-?)?fatal\b", re.IGNORECASE)

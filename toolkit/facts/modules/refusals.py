@@ -24,8 +24,8 @@ _KEY = re.compile(r"Key was rejected by service|Required key not available")
 _FROM_BOOT = "Linux version "
 # Each with the module, or the path of its file, and the words for why.
 _NOT_INSERTED = re.compile(
-    r"(?:could not insert (?:module )?|[Ee]rror inserting |[Ff]ailed to insert (?:module )?"
-    r"|can't insert |can't load module )'?(?P<module>[\w./+-]+?)'?(?: \([^)]*\))?:"
+    r"(?:could not (?:insert|load) (?:module )?|[Ee]rror inserting |[Ff]ailed to insert (?:mod"
+    r"ule )?|can't insert |can't load module )'?(?P<module>[\w./+-]+?)'?(?: \([^)]*\))?:"
     r" (?:-?\d+ )?(?P<words>\S.*?)\s*$"
     r"|\b(?P<absent>(?<!modinfo: ERROR: )Module (?P<lost>[\w-]+) not found\b.*"
     r"|module (?P<missing>[\w-]+) not found in modules\.dep"

@@ -80,7 +80,11 @@ _TROUBLES = (
     ),
     (Trouble.CONNECT, r"\bconnect EPS failed\b|\bep_connect failed\b"),
     (Trouble.CONNECT, r"\bUCX +ERROR +tcp_ep .*\bfailed: |\bUCX +ERROR .*: Endpoint timeout"),
-    (Trouble.QUEUES, r"\b(?:ibv_create_\w+|mlx5dv_\w+)\b.*\bfail|\bcannot allocate mlx5dv_\w+"),
+    (
+        Trouble.QUEUES,
+        r"\b(?:ibv_create_\w+|mlx5dv_\w+)\b.*\bfail|\bcannot allocate mlx5dv_\w+"
+        r"|\bError in mlx5dv_\w+",
+    ),
     (Trouble.QUEUES, r"\b[Ff]ail\w* to create (?:QP|CQ)\b|\binit failed for transport: \w+"),
     (Trouble.DEVICES, r"\bprovider efa (?:output empty list|returned -61\b)"),
 )

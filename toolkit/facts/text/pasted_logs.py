@@ -217,7 +217,9 @@ def frames_of(text: str, source: str, kind: Kind | None = None) -> list[Frame]:
     if not texts:
         raise NotUnderstood(
             f"{source}: not recognised as evidence",
-            hint="say what it is: KIND=FILE (an unknown KIND is answered with the list)",
+            hint="give the whole answer of a command, as nvidia-smi -q, nvidia-smi topo -m, lspci "
+            "-vvv -nn, dmesg or ibstat; or say what it is: KIND=FILE (an unknown KIND is answered "
+            "with the list)",
         )
     return [
         Frame(name, State.OK, _source(answers, source), _joined(answers, talks.get(name)))
