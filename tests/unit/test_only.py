@@ -23,7 +23,7 @@ from tests.unit.planning import (
 )
 from toolkit.checks.all import ALL
 from toolkit.checks.judged import Judged, judge_node
-from toolkit.checks.selected import selection
+from toolkit.checks.selection import selection
 from toolkit.cli import main
 from toolkit.errors import ExitCode, Outcome, UsageError
 from toolkit.evidence import Evidence

@@ -93,7 +93,7 @@ class Session:
         only, skip = self.said.text("only"), self.said.text("skip")
         if waivers or only or skip:
             from toolkit.checks.all import named  # noqa: PLC0415 who names no check waits for none
-            from toolkit.checks.selected import selection  # noqa: PLC0415 likewise
+            from toolkit.checks.selection import selection  # noqa: PLC0415 likewise
 
             for waiver in waivers:
                 named(waiver.check, want.own)
