@@ -140,14 +140,14 @@ def _registers(function: Function, buses: tuple[int, int, int]) -> Registers:
             config_space.bridge(made, buses)
         speed, width = int(words.get("speed", "5")), int(words.get("width", "16"))
         config_space.express(made, port, speed, width)
+        config_space.aer(made, port)
         if "msix" in words:
             config_space.msix(made, int(words["msix"]))
         if "acs" in words:
             able, _, control = words["acs"].partition("/")
-            config_space.acs(made, int(able, 16), int(control or "0", 16), more="ats" in words)
+            config_space.acs(made, int(able, 16), int(control or "0", 16))
         if "ats" in words:
-            on = words["ats"] == "on"
-            config_space.ats(made, after_acs="acs" in words, enabled=on)
+            config_space.ats(made, enabled=words["ats"] == "on")
     except (KeyError, ValueError, struct.error) as why:
         raise _bad(function.number, function.kind, f"{type(why).__name__}: {why}") from why
     return made

@@ -7,8 +7,9 @@ there is read in review; to accept it, run these tests with GDR_ACCEPT=1 in the 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import pytest
 
 from tests.evidence.build import node
 from toolkit.errors import NoEvidence, NotCollected, Unparsable
-from toolkit.evidence import Evidence
+from toolkit.evidence import Evidence, State
 from toolkit.facts.fact import fact
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.ethtool import EthtoolSaid
@@ -63,8 +64,8 @@ def lines(name: str, value: object) -> Iterator[str]:
         yield f"{name}: {whole}"
 
 
-def told() -> Iterator[str]:
-    healthy = Node(node())
+def told(evidence: Evidence) -> Iterator[str]:
+    healthy = Node(evidence)
     for name in NAMES:
         if name in LARGE:
             continue
@@ -75,17 +76,50 @@ def told() -> Iterator[str]:
 
 
 def test_the_facts_of_the_healthy_node() -> None:
-    text = "\n".join(told()) + "\n"
+    text = "\n".join(told(node())) + "\n"
     if os.environ.get("GDR_ACCEPT") == "1":
         KEPT.write_text(text)
     assert text == KEPT.read_text()
 
 
+# Here each line is read as it is: the probe wrote it, and it may end with a path, or a file did.
+EXACT = {
+    "acpi-bytes", "acpi-tables", "acs-units", "aer", "dkms-tree", "dmesg", "exports", "headers",
+    "initramfs", "kernel-config", "kernel-configs", "kernels", "libraries", "limits",
+    "modprobe-config", "modprobe-files", "module-state", "openibd-log", "openibd-state",
+    "pci-links", "peermem-elf", "peermem-params", "perftest", "rdma-modinfo", "rebuild-hooks",
+    "service-limits", "sources", "symvers", "tools", "trusted-keys", "verbs-libraries",
+}  # fmt: skip
+SYSFS = {"infiniband", "pci", "pci-links", "pci-resources"}  # there an address is a file's name
+ADDRESS = re.compile(r"\b(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\b")
+
+
+@pytest.mark.parametrize(
+    ("exact", "change"),
+    [
+        pytest.param(EXACT, lambda text: text.replace("\n", " \t\n"), id="blanks-end-a-line"),
+        pytest.param(
+            SYSFS, lambda text: ADDRESS.sub(lambda found: found[0].upper(), text), id="upper-case"
+        ),
+    ],
+)
+def test_how_a_text_is_set_changes_no_fact(exact: set[str], change: Callable[[str], str]) -> None:
+    whole = node()
+    frames = {
+        key: frame
+        if key in exact or frame.state is not State.OK
+        else replace(frame, text=change(frame.text))
+        for key, frame in whole.frames.items()
+    }
+    assert frames != whole.frames
+    assert list(told(Evidence(frames, whole.complete))) == list(told(whole))
+
+
 # What holds where nothing was given; of all else the first frame that is missed is named.
 NOTHING: dict[str, object] = {
     **dict.fromkeys(
-        ("cross_matrix", "dcgmi_diag", "earlier_ports", "fi_info", "gdrcopy_sanity", "gdscheck",
-         "grub_default", "kube_gpus", "listed_devices", "lsmod", "make_log", "nccl_log",
+        ("cross_matrix", "dcgmi_diag", "driver_pod", "earlier_ports", "fi_info", "gdrcopy_sanity",
+         "gdscheck", "grub_default", "kube_gpus", "listed_devices", "lsmod", "make_log", "nccl_log",
          "peermem_said", "plugin_log", "rdma_topo", "registration", "said_config", "said_symbols",
          "shared_netns", "ucx_info", "ucx_run")
     ),
@@ -100,14 +134,16 @@ NOTHING: dict[str, object] = {
         False,
     ),
     **dict.fromkeys(
-        ("api_mismatch", "bmc_lockdown", "hostname", "lists_no_hca", "modprobe_said",
-         "nodes_closed", "peermem_container"), ""
+        ("api_mismatch", "bmc_lockdown", "cuda_said", "hostname", "ucx_tcp",
+         "lists_no_hca", "modprobe_said", "nodes_closed", "peermem_container"), ""
     ),
     **{name: {} for name in ("counted_ports", "fm_said", "left", "own_interfaces",
                              "qos_asked", "said_links", "said_qos", "said_signers", "services",
                              "ucx_ways", "unsupported_gpus")},
-    **dict.fromkeys(("acs_said", "asked_containers", "bar1_alone", "cards", "collective_runs",
-                     "gdsio_runs", "offered", "perftest_runs", "pod_list", "said_firmware",
+    **dict.fromkeys(("acs_said", "asked_containers", "bar1_alone", "cards",
+                     "collective_runs", "cufile_said", "gdsio_runs", "namespaced",
+                     "offered", "perftest_runs", "pod_list",
+                     "said_firmware",
                      "said_limits", "said_pcie_links", "unstarted_gpus", "verbs_troubles"),
                     ()),
     "ethtool_said": EthtoolSaid(),
@@ -211,7 +247,7 @@ FRAMES = {
     "nvidia-modinfo": "driver_file",
     "nvidia-params": "driver_params",
     "nvidia-smi": "has_nvidia_smi mismatched_library smi_said",
-    "nvidia-smi-q": "bar1_sizes gpu_chips gpu_rows smi unified_memory",
+    "nvidia-smi-q": "bar1_sizes gpu_chips gpu_rows smi unified_memory smi_shown",
     "nvidia-topology": "has_nvidia_topology matrix nvlinked",
     "nvidia-version": "driver",
     "nvlink-status": "nvlinks",
@@ -229,7 +265,8 @@ FRAMES = {
     "passport-loaded": "passport_loaded",
     "passport-since": "passport_since",
     "passport-verified": "passport_verified",
-    "pci": "compute_hcas hcas near_pairs nvswitches pairs pci pci_config platform tree_pairs",
+    "pci": "coherent_gpus compute_hcas hcas near_pairs nvswitches pairs pci pci_config platform "
+    "tree_pairs",
     "openibd-said": "openibd_said",
     "pci-resources": "regions",
     "peermem-modinfo": "peermem_files",

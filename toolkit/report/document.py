@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 from toolkit import __version__
 from toolkit.checks.check import Check, Status
 from toolkit.errors import ExitCode, Outcome, ToolkitError
+from toolkit.package_data import as_called
 from toolkit.report.table import unjudged
 
 if TYPE_CHECKING:  # who has none of them to write imports none
@@ -146,7 +147,8 @@ def checks_told(only: str, skip: str, own: Sequence[Check] = ()) -> dict[str, Js
     """
     if not only and not skip:
         return {}
-    from toolkit.checks.all import BY_ID, selection  # noqa: PLC0415 only they pay for it
+    from toolkit.checks.all import BY_ID  # noqa: PLC0415 only they pay for it
+    from toolkit.checks.selected import selection  # noqa: PLC0415 likewise
 
     every = [*BY_ID, *(each.id for each in own)]
     count = sum(map(selection(only, skip, own).has, every))
@@ -256,7 +258,7 @@ def _error(error: ToolkitError) -> dict[str, Json]:
     return {
         "kind": type(error).__name__,
         "message": str(error),
-        "hint": error.hint,
+        "hint": as_called(error.hint),
         "exit_code": int(error.exit_code),
     }
 
@@ -272,7 +274,7 @@ def _verdict(verdict: Verdict, waived: bool) -> dict[str, Json]:
     return {
         **picked(verdict, "check=check.id finding.status check.impact check.tense"),
         **picked(verdict.finding, "found expected"),
-        "hint": verdict.finding.hint or fix,
+        "hint": as_called(verdict.finding.hint or fix),
         **picked(verdict, "finding.details cited"),
         "waived": waived,
     }
