@@ -60,7 +60,11 @@ def test(said: Said) -> ExitCode:
         tools.install((tool for tier in chosen for tool in tier.uses), dry=said.dry)
     quick = not (named or said.flag("all"))
     asked = run.Asked(keyword, said.number("jobs") or _processors(), quick=quick, dry=said.dry)
-    beside = () if named else tiers.left_out(tiers_, chosen, quick=quick)
+    beside = (
+        ()
+        if named
+        else tiers.left_out(tiers_, chosen, quick=quick, night=bool(os.environ.get("GDR_NIGHT")))
+    )
     return run.in_order(chosen, asked, beside=beside)
 
 

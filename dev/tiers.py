@@ -26,6 +26,9 @@ APART = (
 )
 # The order of files is ours (LONG, BOOTS), not by the number of their tests.
 _OURS = "--no-loadscope-reorder"
+# Of tests/machine; by GDR_NIGHT alone, for each takes minutes: eight nodes that move bytes in one
+# guest, an appliance, and the vendor's whole driver, compiled.
+NIGHTLY = ("test_fabric.py", "test_appliance.py", "test_real_stack.py")
 # A test that hangs is named; the longest boot guests. The last of two words of an option counts.
 _LONG, _SHORT = "--timeout=1200", "--timeout=300"
 _NOT_EXHAUSTIVE = "not exhaustive"
@@ -279,14 +282,19 @@ def choose(
     return tuple(tier for tier in tiers if tier.name in wanted)
 
 
-def left_out(tiers: tuple[Tier, ...], chosen: tuple[Tier, ...], *, quick: bool) -> tuple[str, ...]:
-    """Which tiers a run without names leaves out, and by what command each would run."""
+def left_out(
+    tiers: tuple[Tier, ...], chosen: tuple[Tier, ...], *, quick: bool, night: bool = False
+) -> tuple[str, ...]:
+    """What a run leaves out, and by what command each would run."""
     rest = [tier for tier in tiers if tier not in chosen]
     usual = ", ".join(tier.name for tier in rest if not tier.by_name)
     named = ",".join(tier.name for tier in rest if tier.by_name)
     lines = [f"left out: {usual}; run them by: ./invokew test --all"] * bool(usual)
     if quick:
         lines.append("left out: the exhaustive part of each tier; it is part of --all")
+    if not night and any(tier.name == "machine" for tier in chosen):
+        files = ", ".join(f"tests/machine/{each}" for each in NIGHTLY)
+        lines.append(f"left out: {files}; GDR_NIGHT=1 ./invokew test --tier machine runs them")
     return (*lines, *[f"left out unless named: ./invokew test --tier {named}"] * bool(named))
 
 

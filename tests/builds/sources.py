@@ -73,18 +73,26 @@ def unpacked(suite: str, package: str) -> Path:
 
 def _fetch(wanted: _Package, at: Path) -> None:
     with Sandbox.of(wanted.suite) as box:
-        for words in (("update",), ("download", wanted.package)):
-            done = box.run(
-                *("sh", "-c", 'cd /root && exec apt-get -q -o APT::Sandbox::User= "$@"', "-"),
-                *words,
-                check=False,
-                limit_s=TIMEOUT_S,
-            )
-            if done.status:
-                raise NotToBeHad(f"apt-get {' '.join(words)}: {done.out[-600:].strip()}")
-        [archive] = box.path("root").glob("*.deb")
-        box.run("dpkg-deb", "-x", f"/root/{archive.name}", "/root/unpacked")
+        box.run("dpkg-deb", "-x", download(box, wanted.package), "/root/unpacked")
         shutil.copytree(box.path("root/unpacked"), at, symlinks=True, dirs_exist_ok=True)
+
+
+def download(box: Sandbox, package: str) -> str:
+    """A package of the box's own suite; where it lies inside.
+
+    :raises NotToBeHad: where apt cannot fetch it.
+    """
+    for words in (("update",), ("download", package)):
+        done = box.run(
+            *("sh", "-c", 'cd /root && exec apt-get -q -o APT::Sandbox::User= "$@"', "-"),
+            *words,
+            check=False,
+            limit_s=TIMEOUT_S,
+        )
+        if done.status:
+            raise NotToBeHad(f"apt-get {' '.join(words)}: {done.out[-600:].strip()}")
+    [archive] = box.path("root").glob("*.deb")
+    return f"/root/{archive.name}"
 
 
 def place(box: Sandbox, found: Source) -> str:

@@ -54,10 +54,10 @@ def begin(folder: Path, box: Sandbox, *words: str) -> subprocess.Popen[str]:
     )
 
 
-def build(folder: Path, box: Sandbox, *words: str) -> Ended:
+def build(folder: Path, box: Sandbox, *words: str, limit_s: float = 300) -> Ended:
     before, begun = os.times(), time.monotonic()
     with begin(folder, box, *words) as run:
-        out, err = run.communicate(timeout=300)
+        out, err = run.communicate(timeout=limit_s)
     after = os.times()
     spent = sum(after[2:4]) - sum(before[2:4])
     assert out, err

@@ -38,13 +38,13 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
+from dev.tiers import NIGHTLY
 from dev.tools import in_ci
 from tests.builds.mirrors import NotToBeHad
 from tests.laws import NIGHT
 from tests.machine.pool import Guests
 
-# Eight nodes that move bytes in one emulated guest take minutes.
-collect_ignore = [] if NIGHT else ["test_fabric.py", "test_appliance.py"]
+collect_ignore = () if NIGHT else NIGHTLY
 
 
 def _told() -> Generator[None, None, None]:

@@ -133,8 +133,13 @@ def test_guests_of_vagrant_and_clusters_are_only_for_who_names_their_tier() -> N
     left_out = {tier.name for tier in TIERS} - {tier.name for tier in chosen}
     assert left_out == {"vagrant", "cluster"}
     assert [tier.name for tier in choose(TIERS, "machine")] == ["machine"]
-    [told] = tiers.left_out(TIERS, chosen, quick=False)
+    by_night, told = tiers.left_out(TIERS, chosen, quick=False)
     assert told.endswith("--tier vagrant,cluster")
+    assert by_night.startswith("left out: ")
+    for name in tiers.NIGHTLY:
+        assert f"tests/machine/{name}" in by_night
+        assert Path("tests/machine", name).exists()
+    assert tiers.left_out(TIERS, chosen, quick=False, night=True) == (told,)
 
 
 def test_all_beside_the_name_of_a_tier_is_refused() -> None:
