@@ -11,6 +11,7 @@ from tests.evidence.healthy_fabric import SLURMD, daemons, devinfo
 from tests.evidence.judging import FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
 from toolkit.want import Role, Want
 
+PAST_VERBS = BOARD.without(*HCAS[1:])
 SLOW = INFINIBAND.replace("400 Gb/sec (4X NDR)", "200 Gb/sec (2X NDR)", 1)
 GEN4, GEN5 = ("16.0 GT/s PCIe", 16), ("32.0 GT/s PCIe", 16)
 OLD = INFINIBAND.replace("28.43.2026", "28.39.1002", 1)
@@ -65,6 +66,29 @@ ROWS = [
     Row("soft-roce-is-no-hca", "rdma.port", FAIL, "but of software", {"infiniband": SOFT}),
     Row("soft-roce-has-no-rate", "rdma.rate", NA, "no port", {"infiniband": SOFT + SOFT_RATE}),
     Row("omni-path-alone", "rdma.devices", FAIL, "device of Omni-Path", {"infiniband": OPA}),
+    *(
+        Row(
+            f"{claim}-alone-on-the-bus",
+            each,
+            NA,
+            f"not judged here: {said}",
+            {"infiniband": told},
+            PAST_VERBS.but(HCAS[0], ids=ids, klass=klass, driver=driver),
+        )
+        for claim, said, told, ids, klass, driver in (
+            ("omni-path", "Omni-Path", OPA, (0x434E, 1), 0x020800, "hfi1"),
+            ("slingshot", "Slingshot", "", (0x17DB, 0x0501), 0x020000, "cxi_ss1"),
+        )
+        for each in ("rdma.devices", "rdma.port", "path.selected", "pcie.distance")
+    ),
+    Row(
+        "slingshot-beside-a-connectx",
+        "rdma.devices",
+        FAIL,
+        "2 HCAs on the PCI bus",
+        {"infiniband": ""},
+        BOARD.but(HCAS[0], ids=(0x17DB, 0x0501), klass=0x020000),
+    ),
     Row("both", "rdma.devices", FAIL, "Omni-Path and software", {"infiniband": SOFT + OPA}),
     Row("soft-roce-beside", "rdma.devices", PASS, "4", {"infiniband": INFINIBAND + SOFT}),
     Row("no-ibv-devinfo", "rdma.devices", PASS, "3 devices", {"ibv-devinfo": ABSENT}),

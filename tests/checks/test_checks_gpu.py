@@ -9,7 +9,7 @@ import pytest
 from tests.evidence.board import BOARD, GPUS, Board, Fn
 from tests.evidence.build import DRIVER, GUEST_CPU, gpu_rows, module_state, node
 from tests.evidence.frames import ABSENT, DENIED, TIMEOUT, Override, failed
-from tests.evidence.healthy_fabric import MANAGER, daemons, smi_q
+from tests.evidence.healthy_fabric import MANAGER, SLURMD, daemons, smi_q
 from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
 from toolkit.checks.all import ALL
 from toolkit.checks.check import ONE_MEMORY
@@ -136,6 +136,21 @@ ROWS = [
             ("split-as-meant", PASS, "MIG on all 2", SPLIT, "on"),
             ("whole-and-meant-split", FAIL, "MIG on 0 of 2 GPUs", smi_q(), "on"),
             ("a-split-vgpu", UNKNOWN, "are vGPUs", SPLIT_VGPU, "any"),
+        )
+    ),
+    *(
+        Row(
+            claim,
+            "nvidia.mig_vgpu",
+            status,
+            "MIG on 1 of 2 GPUs",
+            {"nvidia-smi-q": ONE_SPLIT, "containers": "kubelet:yes\n", "daemons": who},
+            want=want,
+        )
+        for claim, status, who, want in (
+            ("one-split-and-pods-are-given-each", PASS, "", Want()),
+            ("one-split-and-meant-whole", FAIL, "", Want(mig="off")),
+            ("one-split-and-slurm-gives-them", FAIL, daemons(SLURMD), Want()),
         )
     ),
     Row(

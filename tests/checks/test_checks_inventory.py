@@ -146,6 +146,17 @@ ROWS = [
             *(Fn(f"0000:e{i}:00.0", f"pci0000:e{i}", (0x10DE, 0x1AF1), 0x068000) for i in range(8)),
         ),
     ),
+    *(
+        row(
+            f"named-and-sold-with-another-id-{count}",
+            COUNT,
+            status,
+            f"{count}",
+            of(0x290F, *GPU[:count]),
+            dmi="sys_vendor:NVIDIA\nproduct_name:DGXB200\n",
+        )
+        for status, count in ((PASS, 8), (FAIL, 7))
+    ),
     row("cards-are-as-many-as-were-bought", COUNT, PASS, "7 GPUs, all", of(0x26B9, *GPU[:7])),
     row("an-empty-slot", COUNT, PASS, "7 GPUs, all", ONE_OUT),
     row(

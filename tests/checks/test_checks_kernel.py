@@ -28,6 +28,9 @@ SIGNED = {
 }
 LOCKED = {"lockdown": "none [integrity] confidentiality\n"}
 
+IN_POD = (
+    "driver-root:/run/nvidia/driver\nrun/nvidia/validations/driver-ready:IS_HOST_DRIVER=false\n"
+)
 ROWS = [
     Row("healthy", "kernel.version", PASS, KERNEL),
     Row(
@@ -131,6 +134,19 @@ ROWS = [
             "kernel-configs": f"@{NEXT_KERNEL}\nCONFIG_INFINIBAND=y\nCONFIG_MLX5_CORE=y\n",
         },
         want=DMABUF,
+    ),
+    *(
+        Row(
+            f"a-pod-brings-the-driver-{status}",
+            "kernel.pending_reboot",
+            status,
+            found,
+            {**NEXT, "kernels": kernels, "containers": IN_POD},
+        )
+        for status, found, kernels in (
+            (PASS, NEXT_KERNEL, kernel_block(NEXT_KERNEL, peermem=False, nvidia=False)),
+            (FAIL, "lacks ib_core, mlx5_core", f"@{NEXT_KERNEL}\nimage\n"),
+        )
     ),
     Row("no-modules-at-all", "kernel.pending_reboot", FAIL, "no modules at all", NEXT),
     Row(

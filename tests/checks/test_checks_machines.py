@@ -35,8 +35,9 @@ from tests.evidence.build import (
 )
 from tests.evidence.frames import ABSENT, DENIED, Override
 from tests.evidence.healthy_fabric import DEVINFO
-from tests.evidence.judging import FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
+from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
 from toolkit.checks.check import GIVEN
+from toolkit.facts.nccl.containers import NETNS
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.hca_roles import HcaUse
 from toolkit.want import Role, Want
@@ -129,6 +130,11 @@ def ports(*second: tuple[str, str], first: str = INFINIBAND) -> dict[str, Overri
     return {"infiniband": first + "".join(hca_lines(n, a, state) for n, a, state in told)}
 
 
+# Devices that another network namespace may have.
+LENT_DEVICE: dict[str, Override] = {
+    "infiniband": hca_lines("mlx5_1", HCAS[1], UP) + hca_lines("mlx5_2", HCAS[2], UP, DOWN)
+}
+NO_DEVICE: dict[str, Override] = {"infiniband": ""}
 # A vGPU host: each GPU has virtual functions of its own class.
 VGPU = BOARD.plus(
     Fn("0000:18:00.4", PORTS[0], (0x10DE, 0x2330), GPU_CLASS, "nvidia", "41", physfn=True)
@@ -194,6 +200,41 @@ ROWS = [
         DUAL,
     ),
     *(Row("host-of-guests", each, NA, GIVEN, GUESTS, HOST) for each in OF_GUESTS),
+    *(
+        Row(claim, each, status, found, {**GUESTS, "infiniband": ""}, board)
+        for each in ("rdma.devices", "rdma.port")
+        for claim, status, found, board in (
+            ("every-hca-is-given", NA, "given to guests", HOST.but(HCAS[2], driver="vfio-pci")),
+            ("one-hca-is-left", FAIL, "no RDMA device", HOST),
+        )
+    ),
+    *(
+        Row(
+            f"{claim}-{mode}",
+            each,
+            status,
+            "",
+            {"containers": f"{NETNS}:{mode}\n", **frames},
+            board,
+            DMABUF if each == "dmabuf.nic" else Want(),
+        )
+        for claim, mode, frames, board, row in (
+            ("a-pod-has-one", "N", LENT_DEVICE, BOARD, (PASS, PASS, PASS, PASS)),
+            ("a-pod-has-all", "N", NO_DEVICE, BOARD, (NA, UNKNOWN, PASS, PASS)),
+            (
+                "one-is-not-driven",
+                "N",
+                LENT_DEVICE,
+                BOARD.but(HCAS[0], driver=""),
+                (FAIL, PASS, FAIL, PASS),
+            ),
+            ("one-is-missed", "Y", LENT_DEVICE, BOARD, (FAIL, PASS, FAIL, PASS)),
+            ("all-are-missed", "Y", NO_DEVICE, BOARD, (FAIL, FAIL, PASS, FAIL)),
+        )
+        for each, status in zip(
+            ("rdma.devices", "rdma.port", "pcie.distance", "dmabuf.nic"), row, strict=True
+        )
+    ),
     Row("a-host-that-should-use-them", "peermem.loaded", FAIL, "not loaded", GUESTS, HOST, OWN),
     Row("one-gpu-is-left", "peermem.loaded", FAIL, "not", GUESTS, HOST.but(GPUS[0], driver="")),
     Row("what-drives-them-was-cut", "nvidia.present", UNKNOWN, "perm", {"pci-links": DENIED}, HOST),

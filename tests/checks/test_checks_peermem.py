@@ -45,6 +45,8 @@ def on_disk(old: str, new: str) -> dict[str, Override]:
     return {"peermem-modinfo": PEERMEM_INFO.replace(old, new)}
 
 
+NV_MEM = "/sys/kernel/mm/memory_peers/nv_mem/version\n"
+OLDER = without_module("nvidia_peermem") + "nv_peer_mem/initstate:live\n"
 ROWS = [
     Row("healthy", "peermem.file", PASS, PEERMEM),
     Row("behind-debians-install-line", "peermem.file", PASS, DEBIAN, ON_DEBIAN),
@@ -214,6 +216,17 @@ ROWS = [
     Row("removed-since", "peermem.loaded_vs_disk", FAIL, "no longer on disk", NONE),
     Row("not-loaded", "peermem.loaded_vs_disk", NA, "not loaded", UNLOADED),
     Row("no-modinfo", "peermem.loaded_vs_disk", UNKNOWN, "not there", {"peermem-modinfo": ABSENT}),
+    *(
+        Row(f"{claim}", each, status, "", {"module-state": states, "memory-peers": peers})
+        for claim, peers, states, row in (
+            ("its-forerunner-serves", NV_MEM, OLDER, (PASS, NA, NA)),
+            ("its-forerunner-is-not-seen-to-serve", "", OLDER, (FAIL, FAIL, FAIL)),
+            ("both", NV_MEM, module_state() + "nv_peer_mem/initstate:live\n", (PASS, PASS, FAIL)),
+        )
+        for each, status in zip(
+            ("path.selected", "peermem.loaded", "peermem.legacy_conflict"), row, strict=True
+        )
+    ),
     Row("healthy", "peermem.legacy_conflict", PASS, "no trace"),
     Row(
         "loaded",

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.evidence.board import BOARD, BRIDGE, HCAS, IB, PORTS, Board, Fn
-from tests.evidence.build import CPU, GUEST_CPU, OPEN, UP, hca_lines
+from tests.evidence.build import CPU, GUEST_CPU, OPEN, UP, hca_lines, node
 from tests.evidence.frames import ABSENT, DENIED, TIMEOUT, Override
 from tests.evidence.judging import FAIL, NA, PASS, UNKNOWN, Row, holds, name
 from tests.evidence.platforms import (
@@ -24,6 +24,8 @@ from tests.evidence.platforms import (
     NIC2,
     coherent,
 )
+from toolkit.facts.node.node import Node
+from toolkit.facts.pci.topology import Distance
 from toolkit.want import Role, Want
 
 HOST = Want(role=Role.VM_HOST)
@@ -201,6 +203,24 @@ BRIDGED = Board(
 )
 
 
+NEW = coherent(GRACE_PORT, (0x10DE, 0x3FFF), ISOLATED)  # of no row in gpus.toml
+
+
+def addressed(mode: str) -> str:
+    """What nvidia-smi -q says of the GPU of such a board."""
+    gpu = f"GPU 00000000:02:00.0\n    Addressing Mode : {mode}\n"
+    return f"Driver Version : 580.65.06\nAttached GPUs : 1\n{gpu}"
+
+
+@pytest.mark.parametrize(
+    ("mode", "distance"),
+    [("ATS", Distance.P2C), ("HMM", Distance.UNKNOWN), ("N/A", Distance.UNKNOWN)],
+)
+def test_the_driver_tells_what_no_id_does_of_nvlink_c2c(mode: str, distance: Distance) -> None:
+    here = Node(node({**LOOSE_RDMA, "nvidia-smi-q": addressed(mode)}, board=NEW))
+    assert {each.distance for each in here.tree_pairs} == {distance}
+
+
 def topo_gate() -> list[Row]:
     check = "nvidia.topo_gate"
 
@@ -219,6 +239,14 @@ def topo_gate() -> list[Row]:
         by("580-on-plain-grace", bad, "Grace: 1 of 1 GPUs", drives("580.65.06"), plain_grace),
         by("580-on-altra-overruled", good, "no refusal", drives("580.65.06", OVERRIDE), ALTRA),
         by("580-on-altra-below-a-switch", good, "shares a bridge", drives("580.65.06"), BRIDGED),
+        by("a-new-gpu-on-grace", open_, "whether NVLink-C2C joins", drives("580.65.06"), NEW),
+        by(
+            "a-new-gpu-that-shares-page-tables",
+            good,
+            "no refusal",
+            drives("580.65.06") | {"nvidia-smi-q": addressed("ATS")},
+            NEW,
+        ),
         by("coherent-is-exempt", good, "no refusal", drives("580.65.06"), GRACE),
         by("coherent-ignores-deny", good, "no refusal", drives("580.65.06", DENY), GRACE),
         by(

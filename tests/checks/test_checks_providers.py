@@ -92,6 +92,15 @@ ROWS = [
         for each in ("bnxt_re", "irdma", "efa", "mana")
     ),
     *(
+        Row(f"{each}-that-runs-with-the-call-on-{release}", "dmabuf.nic", status, "",
+            kernel(release) | {"kallsyms": f"0 t {each}_reg_user_mr_dmabuf\t[{module}]\n"},
+            of(each), DMABUF)
+        for each, module, status in (
+            ("bnxt_re", "bnxt_re", PASS), ("ionic", "ionic_rdma", PASS),
+            ("hns", "hns_roce_hw_v2", UNKNOWN), ("irdma", "another", UNKNOWN))
+        for release in ("4.18.0", "5.14.0") if status is PASS or release == "5.14.0"
+    ),
+    *(
         Row(f"{each}-of-which-nothing-is-known", "dmabuf.nic", UNKNOWN, "dma-buf there is",
             {}, of(each), DMABUF)
         for each in ("erdma", "hns", "qedr")
@@ -288,6 +297,7 @@ def test_the_first_kernel_of_mlx5_is_said_once() -> None:
         pytest.param((0x1D0F, 0xEFA4), "efa", id="efa-5"),
         pytest.param((0x1D0F, 0xEC20), "", id="ena-is-no-hca"),
         pytest.param((0x14E4, 0x16D8), "", id="a-mainboard-s-broadcom"),
+        pytest.param((0x8086, 0x12D2), "irdma", id="e830"),
         pytest.param((0x8086, 0x1533), "", id="a-mainboard-s-intel"),
     ],
 )

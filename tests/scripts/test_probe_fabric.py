@@ -277,6 +277,23 @@ def test_nvidia_smi_is_not_asked_where_it_would_load_the_driver(tree: Path, tmp_
     assert not (tmp_path / "asked").exists()
 
 
+def test_nvidia_smi_of_a_pod_that_brings_the_driver_is_asked_where_the_node_has_none(
+    tree: Path, tmp_path: Path
+) -> None:
+    root = shutil.copytree(tree, tmp_path / "root")
+    pod = root / "run/nvidia/driver/usr/bin/nvidia-smi"
+    pod.parent.mkdir(parents=True)
+    (root / "bin/chroot").write_text(f'#!/bin/sh\ncd {root}"$1"/usr/bin && shift && exec ./"$@"\n')
+    (root / "bin/chroot").chmod(0o755)
+    shutil.copy(root / "bin/nvidia-smi", pod)
+    assert probed(("dash", "-s"), root).frame("nvidia-smi-q").source == "nvidia-smi -q"
+    (root / "bin/nvidia-smi").unlink()
+    frame = probed(("dash", "-s"), root).frame("nvidia-smi-q")
+    assert (frame.state, frame.source) == (State.OK, "chroot /run/nvidia/driver nvidia-smi -q")
+    pod.unlink()
+    assert probed(("dash", "-s"), root).frame("nvidia-smi-q").state is State.ABSENT
+
+
 def test_ibv_devinfo_is_not_asked_where_it_would_load_ib_core(tree: Path, tmp_path: Path) -> None:
     """The kernel loads net-pf-16-proto-20, which is ib_core, for whoever opens that socket."""
     root = shutil.copytree(tree, tmp_path / "root")

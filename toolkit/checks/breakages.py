@@ -19,7 +19,7 @@ from toolkit.facts.gpu.driver import Flavor
 from toolkit.facts.modules.ofed import LEFTOVER
 from toolkit.facts.modules.refusals import parse_refusals
 from toolkit.facts.node.node import Node
-from toolkit.facts.pci.platform import is_coherent_gpu, refusing_chipset
+from toolkit.facts.pci.platform import refusing_chipset
 from toolkit.facts.pci.topology import Distance
 from toolkit.facts.rdma.devices import OfedFlavour
 from toolkit.facts.versions import Version
@@ -144,8 +144,7 @@ def _b07(node: Node, want: Want) -> str:
 
 def _b08(node: Node, want: Want) -> str:
     relied = node.driver_params.get(OVERRIDE) == "1" and _driver_at_least(node, 595, 44, 2)
-    coherent = any(is_coherent_gpu(each) for each in node.pci.gpus)
-    return f"{OVERRIDE}=1, which this driver ignores" if relied and coherent else ""
+    return f"{OVERRIDE}=1, which this driver ignores" if relied and node.coherent_gpus else ""
 
 
 def _b09(node: Node, want: Want) -> str:

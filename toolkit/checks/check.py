@@ -9,13 +9,20 @@ from enum import StrEnum
 from functools import partial
 from itertools import count
 
-from toolkit.checks.rdma.makers import NOT_CONNECTX, has_connectx, without_nvidia_peermem
+from toolkit.checks.rdma.makers import (
+    NOT_CONNECTX,
+    has_connectx,
+    legacy_serves,
+    without_nvidia_peermem,
+)
 from toolkit.checks.role import PASSED_THROUGH, role
 from toolkit.compat.gpus import machine_type
 from toolkit.errors import CutOff, NeedsRoot, NoEvidence, NotCollected, Unparsable, read_or
 from toolkit.facts.fact import once
 from toolkit.facts.node.node import Node
+from toolkit.facts.rdma.devices import Kind
 from toolkit.facts.recall import Answers
+from toolkit.facts.text.pasted_logs import IMPORTED
 from toolkit.plural import counted
 from toolkit.want import PeerPath, Role, Waiver, Want
 
@@ -52,6 +59,7 @@ class Gap(StrEnum):
     NONE = ""
     ROOT = "run as root"
     NOT_COLLECTED = "not part of this evidence"
+    LOG = "not told by this kernel log"  # given as a text: alone, or an excerpt
     LOST = "nvidia-smi gives no answer while a GPU is lost"
     PATH = "which path the node takes is not known: see path.selected"
 
@@ -171,7 +179,9 @@ class Check:
         if (why := _design(node.fresh())) and (self.of_gdr or self._of_hcas(why)):
             return why
         given = self.of_use and want.role is not Role.BARE_METAL and _all_given(node.fresh())
-        others = without_nvidia_peermem(node.fresh()) if self.of_nvidia_peermem else ""
+        others = ""
+        if self.of_nvidia_peermem:
+            others = without_nvidia_peermem(node.fresh()) or legacy_serves(node.fresh())
         if self.id in _OF_CONNECTX and not has_connectx(node.fresh()):
             others = NOT_CONNECTX
         if given or others:
@@ -212,8 +222,10 @@ def _open(node: Node, why: NoEvidence | Unparsable) -> Finding:
     if isinstance(why, NeedsRoot) and not _as_root(node):
         return unknown(f"{Gap.ROOT}: {why}", hint=why.own_hint, gap=Gap.ROOT)
     gap = Gap.LOST if "nvidia-smi" in str(why) and _gpu_lost(node) else Gap.NONE
-    some = isinstance(why, Unparsable) and any(node.filtered(key) for key in node.cited)
-    return unknown(str(why), hint=WHOLE if some else why.own_hint, gap=gap)
+    loose = isinstance(why, Unparsable) and any(
+        IMPORTED in node.sources.source(k) for k in node.cited
+    )
+    return unknown(str(why), hint=WHOLE if loose else why.own_hint, gap=gap)
 
 
 def _gpu_lost(node: Node) -> bool:
@@ -289,6 +301,8 @@ def _design(node: Node) -> str:
     try:
         if node.unified_memory:
             return ONE_MEMORY
+        if fabric := _past_verbs(node):
+            return fabric
         if not node.has_dmi or node.hcas or not node.pci.whole:
             return ""
         kind = machine_type(node.dmi, frozenset(each.device for each in node.pci.gpus))
@@ -297,6 +311,14 @@ def _design(node: Node) -> str:
     except (NoEvidence, Unparsable):
         return ""
     return "" if kind is None or kind.rdma else f"{BY_DESIGN}{kind.name} has {kind.network}"
+
+
+def _past_verbs(node: Node) -> str:
+    """The network with GPUDirect of its own that is all there is; "" where verbs are in use."""
+    if node.pci.adapters or any(e.kind is not Kind.OMNI_PATH for e in node.rdma_hardware):
+        return ""
+    found = (each.fabric for each in node.pci.functions.values())
+    return f"not judged here: {name}, past verbs" if (name := next(filter(None, found), "")) else ""
 
 
 def amd_gpus(node: Node) -> str:

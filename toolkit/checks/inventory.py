@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from toolkit.checks.check import Finding, Impact, Status, check, failed, not_applicable, passed
 from toolkit.checks.pci.pcie import lost_beside
 from toolkit.checks.role import role
-from toolkit.compat.gpus import GpuBoard, MachineType, board, boards, machine_type
+from toolkit.compat.gpus import GpuBoard, MachineType, board, boards, chip, machine_type
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.firmware.machine import guest_of
 from toolkit.facts.node.node import Node
@@ -169,7 +169,8 @@ def _should(node: Node, want: Want) -> _Should | None:
     """What machine or board tell; None for cards in slots, and for a guest that was given some."""
     gpus, switches = node.pci.gpus, node.nvswitches
     if (kind := _machine(node)) is not None:
-        there = sum(each.device in kind.devices for each in gpus)
+        chips = {None, *map(chip, kind.devices)}  # an id of another product of it, or a new one
+        there = sum(chip(each.device) in chips for each in gpus)
         return _Should(_whole(node, kind.gpus, there), there, kind.name)
     if (built := _board(node)) is None:
         return None

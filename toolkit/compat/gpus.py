@@ -32,7 +32,7 @@ class Chip:
     datacentre: bool = False  # no product of this chip is a GeForce
     unified: bool = False  # one memory for CPU and GPU
     nvl5: bool = False  # NVSwitches behind an HCA
-    multi_node: bool = False  # NVLink spans nodes
+    multi_node: bool = False  # of a superchip (NVLink-C2C), whose NVLink may span nodes
 
 
 @cache

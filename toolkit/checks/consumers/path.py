@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.modules.fixes import reload
-from toolkit.checks.rdma.makers import CONNECTX, makers, without_nvidia_peermem
+from toolkit.checks.rdma.makers import CONNECTX, legacy_serves, makers, without_nvidia_peermem
 from toolkit.checks.rdma.registration import dmabuf_refused, dmabuf_shown, taken, unexported
 from toolkit.compat.gpus import BEFORE_TURING, chip
 from toolkit.compat.reader import Confidence, HcaMaker, numbers
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from toolkit.facts.modules.pasted_modules import Symbols
 
 REGISTER = "ib_register_peer_memory_client"
+_CALL = "_reg_user_mr_dmabuf"  # what drivers of RDMA devices name it
 PROOF = "ib_write_bw --use_cuda=0 --use_cuda_dmabuf"
 
 
@@ -34,6 +35,8 @@ def peermem_gap(node: Node) -> str:
 
     :raises NoEvidence: where it is not known whether the HCAs take peer memory at all.
     """
+    if legacy_serves(node):
+        return ""
     if not without_nvidia_peermem(node):
         if not_listed(node):
             return NOT_LISTED
@@ -43,12 +46,9 @@ def peermem_gap(node: Node) -> str:
                 "; nv_peer_mem, which it replaced, is" if "nv_peer_mem" in node.module_state else ""
             )
             return f"nvidia-peermem is not loaded{legacy}"
-        if (
-            "nvidia" not in node.module_state
-            or "nvidia_peermem" not in node.module_state["nvidia"].holders
-        ):
-            return "nvidia-peermem does not hold the driver"
-        return ""
+        nvidia = node.module_state.get("nvidia")
+        held = nvidia is not None and "nvidia_peermem" in nvidia.holders
+        return "" if held else "nvidia-peermem does not hold the driver"
     for driver, provider in makers(node).items():
         if provider is None or not provider.client:
             raise NoEvidence(
@@ -106,7 +106,7 @@ def dmabuf_nic_gap(node: Node, want: Want) -> str:
     if dmabuf_shown(node):
         return ""
     providers = makers(node, want.compat)
-    if not node.rdma_hardware or not providers:
+    if not (node.rdma_hardware or node.namespaced) or not providers:
         return "there is no RDMA device"
     gaps = [driver_gap(node, want, driver, each) for driver, each in providers.items()]
     if any(gaps):
@@ -118,13 +118,21 @@ def dmabuf_nic_gap(node: Node, want: Want) -> str:
 
 
 def driver_gap(node: Node, want: Want, driver: str, provider: HcaMaker | None) -> str:
-    """What keeps one maker's HCAs from it, on the side of the kernel."""
+    """What keeps one maker's HCAs from it, on the side of the kernel.
+
+    A driver that runs with the call has it, on whichever kernel; that of mlx5 is empty without
+    on-demand paging.
+    """
     if provider is None or not provider.kernel or provider.confidence is Confidence.LOW:
         raise NoEvidence(
             f"HCAs driven by {driver}: dma-buf there is not known",
             hint=f"try it: {provider.proof if provider else PROOF}",
         )
     ours, release = provider.id == CONNECTX, numbers(node.kernel)
+    if not ours and any(
+        name.endswith(_CALL) and module in provider.modules for name, module in node.symbols.items()
+    ):
+        return ""
     inbox = not ours or node.ofed.flavour is OfedFlavour.INBOX
     backported = not inbox or "ib_umem_dmabuf_get" in node.symbols
     if not want.compat.kernel_gate("dmabuf-mr").covers(node.kernel) and not backported:

@@ -15,6 +15,7 @@ from toolkit.checks.check import (
     passed,
     unknown,
 )
+from toolkit.checks.consumers.containers import in_pods
 from toolkit.checks.gpu.driver import NOT_LOADED
 from toolkit.compat.gpus import BEFORE_TURING
 from toolkit.errors import NoEvidence
@@ -141,15 +142,17 @@ def mig_vgpu(node: Node, want: Want) -> Finding:
     """GPUs are split into MIG instances as the node is meant to, and are no vGPUs.
 
     Meant is what mig in the site's file says, "on" or "off"; without it, that all GPUs are in
-    one mode, now and after a reset. GPUDirect RDMA works for each instance, but instances have
-    no peer-to-peer among them, and NCCL takes one for a process. A vGPU has GPUDirect RDMA on
-    listed pairs of GPU and hypervisor only, which cannot be told from inside.
+    one mode, now and after a reset; pods are given each as it is. GPUDirect RDMA works for each
+    instance, but instances have no peer-to-peer among them, and NCCL takes one for a process. A
+    vGPU has GPUDirect RDMA on listed pairs of GPU and hypervisor only, which cannot be told from
+    inside.
     """
     if node.no_driver:
         return not_applicable(NOT_LOADED)
     gpus = node.smi.gpus
     able = [each for each in gpus if each.mig]
-    if found := _mig_trouble(able, want.mig):
+    mixed = want.mig == "any" and len({each.mig for each in able}) > 1
+    if found := _mig_trouble(able, "each" if mixed and in_pods(node) else want.mig):
         return found
     virtual = [each for each in gpus if each.virtualization.upper() == "VGPU"]
     if virtual:
@@ -159,8 +162,13 @@ def mig_vgpu(node: Node, want: Want) -> Finding:
         )
     if not any(each.mig or each.virtualization for each in gpus):
         return not_applicable("the GPUs have no MIG, and the driver tells of no virtualization")
-    if able and able[0].mig == ENABLED:
-        return passed(f"MIG on all {len(able)} GPUs that can", details=(MIG_LOSES,))
+    if split := [each for each in able if each.mig == ENABLED]:
+        which = (
+            f"{len(split)} of {len(able)} GPUs"
+            if len(split) < len(able)
+            else f"all {len(able)} GPUs"
+        )
+        return passed(f"MIG on {which} that can", details=(MIG_LOSES,))
     return passed(f"{counted(len(gpus), 'GPU', 'is', 'are')} whole")
 
 
@@ -171,7 +179,7 @@ def _mig_trouble(able: list[SmiGpu], meant: str) -> Finding | None:
     split = [each for each in able if each.mig == ENABLED]
     waiting = [each for each in able if each.mig_pending and each.mig != each.mig_pending]
     whole = [each for each in able if each not in split]
-    wrong = {"on": whole, "off": split}.get(meant, min(split, whole, key=len))
+    wrong = {"on": whole, "off": split, "each": []}.get(meant, min(split, whole, key=len))
     odd = list(dict.fromkeys((*wrong, *waiting)))
     if not odd:
         return None

@@ -14,6 +14,7 @@ from toolkit.checks.check import (
 )
 from toolkit.checks.modules.fixes import headers_package
 from toolkit.checks.rdma.makers import has_connectx, takes_nvidia_peermem, way_of_peermem
+from toolkit.errors import read_or
 from toolkit.facts.boot.kernel import InstalledKernel
 from toolkit.facts.node.files import HIDDEN, MOUNT
 from toolkit.facts.node.node import Node
@@ -115,11 +116,16 @@ def pending_reboot(node: Node, want: Want) -> Finding:
 def lacking(node: Node, kernel: InstalledKernel, want: Want) -> list[str]:
     """Modules of GPUDirect that are on disk for no use of this kernel, nor part of it."""
     # Of HCAs of other makers the frame has no modules.
-    needed = ["nvidia", "ib_core", *(["mlx5_core"] if has_connectx(node) else [])]
-    if takes_nvidia_peermem(node, want):
-        needed.insert(1, "nvidia-peermem")
+    needed = ["ib_core", *(["mlx5_core"] if has_connectx(node) else [])]
+    if not in_driver_container(node):
+        needed[:0] = ["nvidia", *(["nvidia-peermem"] if takes_nvidia_peermem(node, want) else [])]
     missing = [module for module in needed if not kernel.has(module)]
     return [module for module in missing if not built_in(node, kernel, module)]
+
+
+def in_driver_container(node: Node) -> bool:
+    """Whether a pod brings the driver, and builds or takes it anew for whatever kernel it finds."""
+    return read_or(lambda: node.containers.driver_container, False)
 
 
 def built_in(node: Node, kernel: InstalledKernel, module: str) -> bool:

@@ -19,7 +19,7 @@ from toolkit.checks.check import (
     without_gpus,
 )
 from toolkit.checks.kernel.builds import image_of, judge_initramfs
-from toolkit.checks.kernel.kernel import built_in
+from toolkit.checks.kernel.kernel import built_in, in_driver_container
 from toolkit.checks.kernel.secureboot import mistrusted
 from toolkit.checks.modules import modules, peermem
 from toolkit.checks.modules.fixes import (
@@ -148,7 +148,7 @@ def _without_driver(node: Node) -> str:
         return "no NVIDIA GPU on the PCI bus"
     if all(gpu.driver == PASSED_THROUGH for gpu in node.pci.gpus):
         return "all GPUs are passed through to guests"
-    return ""
+    return "a pod brings the driver" if in_driver_container(node) else ""
 
 
 def _driver(node: Node, want: Want, boot: Boot) -> Finding:

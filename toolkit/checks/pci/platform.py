@@ -6,12 +6,12 @@ from toolkit.checks.check import Finding, Impact, check, failed, not_applicable,
 from toolkit.checks.modules.fixes import reload
 from toolkit.checks.pci.pcie import no_refusal
 from toolkit.checks.role import PASSED_THROUGH
+from toolkit.compat.gpus import chip
 from toolkit.facts.gpu.driver import option_values
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.platform import (
     Platform,
     common_bridge,
-    is_coherent_gpu,
     is_data_direct,
     refusing_chipset,
 )
@@ -82,7 +82,7 @@ def topo_gate(node: Node, want: Want) -> Finding:
         return not_applicable(f"{version}: topology is judged from 570.86.15 on")
     gated = driver.version.at_least(*_GATE_SINCE)
     override = node.driver_params.get(_OVERRIDE, "0")
-    coherent = any(is_coherent_gpu(each) for each in node.pci.gpus)
+    coherent = bool(node.coherent_gpus)
     if gated and override == "2" and not coherent:
         return failed(
             f"{_OVERRIDE} 2 denies every topology",
@@ -102,13 +102,12 @@ def _refused(node: Node, chipset: str) -> Finding:
 
     :param chipset: where it demands a common bridge; "" where it does not.
     """
-    coherent = any(is_coherent_gpu(each) for each in node.pci.gpus)
     refusals = [line for line in node.dmesg if any(each in line for each in _REFUSALS)]
     if refusals:
         return failed(
             f"refused {len(refusals)} times since boot",
             expected="no refusal",
-            hint=_remedy(coherent=coherent),
+            hint=_remedy(coherent=bool(node.coherent_gpus)),
             details=(refusals[-1].strip(),),
         )
     if chipset:
@@ -131,6 +130,11 @@ def _without_bridge(node: Node, chipset: str) -> Finding:
     ]
     if not node.hcas:
         return not_applicable("no HCA that could share a bridge with a GPU")
+    if untold := [e for e in lonely if chip(node.pci.functions[e].device) is None]:
+        return unknown(
+            f"{chipset}: whether NVLink-C2C joins {untold[0]} to its CPU is not told",
+            hint="nvidia-smi -q | grep Addressing: ATS tells of it",
+        )
     if lonely:
         return failed(
             f"{chipset}: {len(lonely)} of {len(node.pci.gpus)} GPUs share no bridge with an HCA",
@@ -157,7 +161,7 @@ def topo_override(node: Node, want: Want) -> Finding:
     """
     if node.driver is None:
         return not_applicable("no NVIDIA driver is loaded")
-    if not any(is_coherent_gpu(each) for each in node.pci.gpus):
+    if not node.coherent_gpus:
         return absent(node, "no GPU here is coherent with its processor")
     override = node.driver_params.get(_OVERRIDE, "0")
     if override != "1":
@@ -212,7 +216,7 @@ def coherent(node: Node, want: Want) -> Finding:
     may land in it, and some tools count it as system memory. In mode driver it is not. An
     unknown value counts as numa.
     """
-    if not any(is_coherent_gpu(each) for each in node.pci.gpus):
+    if not node.coherent_gpus:
         return absent(node, "no GPU here is coherent with its processor")
     if node.driver is None:
         return not_applicable("no NVIDIA driver is loaded")

@@ -15,11 +15,12 @@ from toolkit.checks.check import (
     passed,
     unknown,
 )
+from toolkit.checks.rdma.makers import has_connectx
 from toolkit.checks.rdma.pasted_ports import errors_told
 from toolkit.facts.gpu.kernel_trouble import Trouble
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.hca_health import WATCHED, Counters, full
-from toolkit.plural import counted
+from toolkit.plural import counted, first_of
 from toolkit.want import Want
 
 _WATCHED = " or ".join((", ".join(sorted(WATCHED)[:-1]), sorted(WATCHED)[-1]))
@@ -56,10 +57,11 @@ def hca_health(node: Node, want: Want) -> Finding:
         by_hca: dict[str, list[Trouble]] = {}
         for each in told:
             by_hca.setdefault(each.address or "one that the log does not name", []).append(each)
+        tool = "mlxfwmanager" if has_connectx(node) else "its maker's tool"
         return failed(
             f"{counted(len(by_hca), 'HCA')} with failing firmware or hardware: {', '.join(by_hca)}",
             expected="no word of failing health",
-            hint="drain the node and reboot it cold; mlxfwmanager shows newer firmware",
+            hint=f"drain the node and reboot it cold; {tool} shows newer firmware",
             details=tuple(line for group in by_hca.values() for line in _shown(group)),
         )
     if every:
@@ -88,8 +90,7 @@ def _refused(refused: tuple[Trouble, ...]) -> Finding:
     """
     words = _words(refused)
     return unknown(
-        f"{words[0]}{f' and {len(words) - 1} more' if words[1:] else ''}; for which memory the log "
-        "does not tell",
+        f"{first_of(words)}; for which memory the log does not tell",
         hint="what the job said then (NCCL_DEBUG=INFO, UCX_LOG_LEVEL=debug); is nvidia-peermem "
         "loaded? rdma resource show tells how many keys are in use",
     )

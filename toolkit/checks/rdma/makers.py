@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolkit.compat.reader import Compat, HcaMaker, maker, shipped
-from toolkit.errors import CutOff, NoEvidence, Unparsable
+from toolkit.errors import CutOff, NoEvidence, Unparsable, read_or
 from toolkit.facts.fact import once
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.devices import RdmaDevice
@@ -98,6 +98,21 @@ def without_nvidia_peermem(node: Node) -> str:
     return f"{', '.join(ways)}, not nvidia-peermem"
 
 
+@once
+def legacy_serves(node: Node) -> str:
+    """Why nvidia-peermem is not missed: its forerunner serves, and is seen to; "" where not.
+
+    The file is what NCCL looks for; OFED from 24.04 on makes none, so that none sees the module.
+    """
+    states = read_or(lambda: node.module_state, {})
+    alone = "nv_peer_mem" in states and "nvidia_peermem" not in states
+    if not alone or states["nv_peer_mem"].initstate != "live":
+        return ""
+    if not any("/nv_mem/" in each for each in read_or(lambda: node.memory_peers, ())):
+        return ""
+    return "nv_peer_mem, which came before nvidia-peermem, serves in its place"
+
+
 def way_of_peermem(node: Node) -> str:
     """How peer memory is come by, where dma-buf is not to be had; "" where it may be by no way.
 
@@ -116,4 +131,5 @@ def takes_nvidia_peermem(node: Node, want: Want) -> bool:
 
     :raises CutOff: where the evidence ends before it could tell.
     """
-    return want.path is PeerPath.PEERMEM and not without_nvidia_peermem(node)
+    unused = without_nvidia_peermem(node) or legacy_serves(node)
+    return want.path is PeerPath.PEERMEM and not unused

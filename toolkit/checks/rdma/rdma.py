@@ -24,16 +24,20 @@ from toolkit.checks.rdma.pasted_ports import (
     memlock_told,
     port_told,
 )
+from toolkit.checks.role import PASSED_THROUGH
 from toolkit.errors import NoEvidence
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.functions import MELLANOX
 from toolkit.facts.pci.kernel_log import parse_probe_failures
 from toolkit.facts.pci.topology import best_pairs, pair
 from toolkit.facts.rdma.devices import Kind, RdmaDevice
-from toolkit.plural import counted
+from toolkit.plural import counted, first_of
 from toolkit.want import Want
 
 ETHERNET = 0x0200  # class and subclass of a network function
+_PROBED = frozenset(
+    {"mlx4_core", "mlx5_core", "bnxt_en", "bnxt_re", "efa", "ice", "irdma", "ionic"}
+)
 # How GPU memory is reached through devices that are no HCAs.
 _OTHERS = {
     Kind.SOFTWARE: "Soft-RoCE and Soft-iWARP copy through the processor: no GPUDirect RDMA",
@@ -56,11 +60,12 @@ def devices(node: Node, want: Want) -> Finding:
     Ethernet alone is none of them. Where libibverbs has no provider for a device,
     the kernel has it and user space does not: after an update of only one of them.
     """
-    if not node.probed and (told := devices_told(node)):
+    if not node.probed and (told := devices_told(node) or _untaken(node)):
         return told
     idle = _idle(node)
     if not node.rdma_devices:
-        return _none(node, idle)
+        away = _away(node)
+        return not_applicable(away) if away else _none(node, idle)
     kinds = {each.kind for each in node.rdma_devices}
     if kinds <= _OTHERS.keys():
         only = f"{counted(len(node.rdma_devices), 'device')} of {' and '.join(sorted(kinds))}"
@@ -87,13 +92,25 @@ def devices(node: Node, want: Want) -> Finding:
     return _opened(node)
 
 
+def _away(node: Node) -> str:
+    """Who has every card that may be an HCA, where that is not the node itself; "" where it is."""
+    cards = node.pci.adapters if node.knows_pci else ()
+    if cards and all(each.driver == PASSED_THROUGH for each in cards):
+        return "every HCA is given to guests (vfio-pci): judge it there"
+    if not node.namespaced:
+        return ""
+    return "every RDMA device is in a pod's network namespace (exclusive mode): judge it there"
+
+
 def _none(node: Node, idle: list[str]) -> Finding:
     """No RDMA device at all: the drivers are not there, or no card is."""
     if not idle:
         return failed(
             "no RDMA device, no HCA",
             expected="an HCA",
-            hint="lspci -nn: is the card in, and on in the BIOS?",
+            hint="attach one (AWS: EFA, at the launch), or take a size that has them"
+            if node.is_guest
+            else "lspci -nn: is the card in, and on in the BIOS?",
         )
     what_to_do, details = _not_taken(node, idle)
     return failed(
@@ -134,9 +151,26 @@ def _not_taken(node: Node, addresses: list[str]) -> tuple[str, tuple[str, ...]]:
     )
 
 
+def _untaken(node: Node) -> Finding | None:
+    """HCAs that their drivers gave up, by a kernel log without lists; None where it has none."""
+    if node.tells_rdma or not node.has_log:
+        return None
+    for address, each in parse_probe_failures(node.dmesg).items():
+        if each.driver in _PROBED:
+            said = f", at: {each.said}" if each.said else ""
+            return failed(
+                f"{address}: {each.driver} did not take it, error {each.error}{said}",
+                expected="an HCA that its driver starts",
+                hint="the kernel log before it says at what; firmware and driver of one age "
+                "(mlxfwmanager), and a power cycle of the card",
+            )
+    return None
+
+
 def _idle(node: Node) -> list[str]:
     """HCAs on the PCI bus without an RDMA device."""
     driven = {each.address for each in node.rdma_hardware}
+    driven |= {each.address for each in node.namespaced}
     # Of a bond the first function has the RDMA device, and carries the traffic of all.
     bonded = {_card(each.address) for each in node.rdma_devices if "bond" in each.name}
     # A function given to a guest, or a virtual one, is not this node's to drive.
@@ -227,6 +261,8 @@ def port(node: Node, want: Want) -> Finding:
     judged = serving(node)
     spare = _spare(judged)
     down = [each for each in judged if not _up(each) and each not in spare]
+    if not node.rdma_devices and (away := _away(node)):
+        return unknown(away, hint="--inside POD") if node.namespaced else not_applicable(away)
     if not judged:
         found = "no RDMA device but of software" if node.rdma_devices else "no RDMA device"
         return failed(found, expected="ports ACTIVE and LinkUp", hint="see rdma.devices")
@@ -266,8 +302,7 @@ def _spare(judged: tuple[RdmaDevice, ...]) -> list[RdmaDevice]:
 
 def _names(devices: list[RdmaDevice]) -> str:
     """The first of them with their states; all are in the details."""
-    told = [f"{each.name} {_states(each)}" for each in devices[:4]]
-    return ", ".join(told) + (f" and {len(devices) - 4} more" if len(devices) > 4 else "")
+    return first_of([f"{each.name} {_states(each)}" for each in devices], 4)
 
 
 def _states(device: RdmaDevice) -> str:

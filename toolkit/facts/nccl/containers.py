@@ -16,7 +16,7 @@ from toolkit.facts.lines import named_lines
 
 _STARTED = "run/nvidia/validations/.driver-ctr-ready"  # written by the driver's own container
 _VALIDATED = "run/nvidia/validations/driver-ready"  # by the validator, host driver or not
-_NETNS = "sys/module/ib_core/parameters/netns_mode"
+NETNS = "sys/module/ib_core/parameters/netns_mode"
 
 
 class PerJob(StrEnum):
@@ -50,9 +50,9 @@ def parse_containers(text: str) -> Containers:
     for name, value in named_lines(text, "containers"):
         lines.setdefault(name, []).append(value.strip())
     started, validated = _settings(lines.get(_STARTED)), _settings(lines.get(_VALIDATED))
-    netns = lines.get(_NETNS, [""])[0]
+    netns = lines.get(NETNS, [""])[0]
     if netns not in {"", "Y", "N"}:
-        raise Unparsable("/" + _NETNS, netns)
+        raise Unparsable("/" + NETNS, netns)
     told = (validated or {}).get("IS_HOST_DRIVER", "")
     here = told == "false" if told else started is not None and "driver-root" in lines
     enabled = (started or {}).get("GPU_DIRECT_RDMA_ENABLED", "")

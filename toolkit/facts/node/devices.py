@@ -7,6 +7,7 @@ from toolkit.errors import NoEvidence
 from toolkit.facts.fact import fact
 from toolkit.facts.firmware.cpu_setup import count_nodes
 from toolkit.facts.modules.placed_files import parse_contents, parse_left, parse_placed
+from toolkit.facts.nccl.containers import NETNS
 from toolkit.facts.node.fabric import Fabric
 from toolkit.facts.pci.functions import (
     PciFunction,
@@ -113,6 +114,18 @@ class Devices(Pci, Fabric):
         return tuple(each for each in self.rdma_devices if each.kind is not Kind.SOFTWARE)
 
     @fact
+    def namespaced(self) -> tuple[PciFunction, ...]:
+        """Driven HCAs whose RDMA devices are another network namespace's.
+
+        In ib_core's exclusive mode /sys/class/infiniband shows those of the reader's own alone.
+        """
+        if not self._given("containers") or f"{NETNS}:N" not in self._text("containers"):
+            return ()
+        ours = {each.address for each in self.rdma_devices}
+        unseen = (e for e in self.pci.adapters if e.address not in ours and not e.virtual)
+        return tuple(each for each in unseen if each.driver not in {"", "vfio-pci"})
+
+    @fact
     def registration(self) -> Registration | None:
         """Which HCA took the memory of which GPU; None where nobody asked for that to be tried.
 
@@ -148,7 +161,7 @@ class Devices(Pci, Fabric):
     @fact
     def bar1_sizes(self) -> dict[str, int]:
         """Bytes of BAR1 of each GPU by address, as nvidia-smi -q tells them; 0 for not told."""
-        return {each.address: each.bar1_mib << 20 for each in self.smi.gpus}
+        return {each.address: each.bar1_mib << 20 for each in self.smi_shown.gpus}
 
     @property
     def nodes_listed(self) -> bool:
@@ -191,6 +204,7 @@ class Devices(Pci, Fabric):
             return tuple(each for each in functions.values() if each.may_be_hca)
         driving = [each.address for each in self.rdma_hardware if each.address in functions]
         if driving:
+            driving += [each.address for each in self.namespaced]
             return tuple(functions[address] for address in dict.fromkeys(driving))
         return tuple(each for each in functions.values() if each.may_be_hca)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from toolkit.errors import read_or
 from toolkit.facts.fact import fact
 from toolkit.facts.gpu.topo_matrix import Matrix, parse_matrix
 from toolkit.facts.nccl.nccl_xml import parse_nccl_xml
@@ -12,7 +13,8 @@ from toolkit.facts.node.devices import Devices
 from toolkit.facts.pci.functions import PciFunction, PciTree
 from toolkit.facts.pci.lspci import differences
 from toolkit.facts.pci.pairs import Pairs, PairSource, matrix_pairs, nccl_pairs, tree_pairs
-from toolkit.facts.pci.topology import Distance, Pair, all_pairs
+from toolkit.facts.pci.platform import is_coherent_gpu
+from toolkit.facts.pci.topology import Distance, Pair, all_pairs, coherent
 from toolkit.facts.rdma.hca_roles import HcaRole, HcaUse, hca_roles
 from toolkit.facts.reading import given, parsed
 
@@ -53,8 +55,23 @@ class Topology(Devices):
         return {each.address: each.name for each in self.rdma_hardware if each.address}
 
     @fact
+    def _ats(self) -> frozenset[str]:
+        """GPUs that use the CPU's page tables, says the driver: asked where ids leave C2C open."""
+        if not self._given("nvidia-smi-q") or all(
+            coherent(self.pci, each) is not None for each in self.pci.gpus
+        ):
+            return frozenset()
+        told = read_or(lambda: self.smi.gpus, ())
+        return frozenset(each.address for each in told if each.addressing == "ATS")
+
+    @fact
+    def coherent_gpus(self) -> tuple[PciFunction, ...]:
+        """GPUs that share memory with their CPU over NVLink-C2C."""
+        return tuple(e for e in self.pci.gpus if is_coherent_gpu(e) or e.address in self._ats)
+
+    @fact
     def _pairs_of_tree(self) -> tuple[Pair, ...]:
-        return all_pairs(self.pci, self.hcas)
+        return all_pairs(self.pci, self.hcas, self._ats)
 
     @fact
     def tree_pairs(self) -> tuple[Pair, ...]:
@@ -63,7 +80,11 @@ class Topology(Devices):
         if all(each.pcie is not Distance.APART for each in pairs) or not self._given("numa-nodes"):
             return pairs
         # Firmware that tells no node (-1) leaves no doubt where there is one only.
-        return all_pairs(_in_one_node(self.pci), self.hcas) if self.numa_nodes == 1 else pairs
+        return (
+            pairs
+            if self.numa_nodes > 1
+            else all_pairs(_in_one_node(self.pci), self.hcas, self._ats)
+        )
 
     @fact
     def near_pairs(self) -> tuple[Pair, ...]:
@@ -109,7 +130,7 @@ class Topology(Devices):
         if source is PairSource.DRAWING:
             tree = self.lspci_tree
             hcas = tree.adapters
-            pairs = all_pairs(tree, hcas)
+            pairs = all_pairs(tree, hcas, self._ats)
         else:
             tree, hcas, pairs = self.pci, self.hcas, self.tree_pairs
         gpus, others = (tuple(each.address for each in ends) for ends in (tree.gpus, hcas))

@@ -78,6 +78,14 @@ class PciFunction:
         return self.vendor == AMD and self.klass >> 8 in {0x0300, 0x0380, 0x1200}
 
     @property
+    def fabric(self) -> str:
+        """The network of this function whose GPUDirect is its own driver's; "" for any other."""
+        if self.klass >> 8 == 0x0208:  # a fabric controller: hfi1
+            return "Omni-Path carries GPU memory by PSM2 and OPX"
+        slingshot = self.vendor == 0x17DB and self.klass >> 8 == 0x0200
+        return "Slingshot carries GPU memory by libfabric's cxi" if slingshot else ""
+
+    @property
     def is_bridge(self) -> bool:
         return self.klass >> 8 == 0x0604
 

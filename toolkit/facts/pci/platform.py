@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from toolkit.facts.pci.functions import MELLANOX, NVIDIA, PciFunction, PciTree
-from toolkit.facts.pci.topology import COHERENT_GPUS, COHERENT_PORTS
+from toolkit.facts.pci.topology import COHERENT_PORTS, is_superchip
 
 DATA_DIRECT_ID = 0x2100  # ConnectX-8's second DMA function
 _GRACE = frozenset({0x22B1, 0x22B2, 0x22B8})
@@ -64,7 +64,7 @@ def is_data_direct(function: PciFunction) -> bool:
 
 def is_coherent_gpu(function: PciFunction) -> bool:
     """A GPU that shares memory with its processor over NVLink-C2C."""
-    return function.is_gpu and function.device in COHERENT_GPUS
+    return function.is_gpu and is_superchip(function.device)
 
 
 def refusing_chipset(tree: PciTree) -> str:

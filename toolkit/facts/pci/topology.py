@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
+from toolkit.compat.gpus import chip
 from toolkit.facts.pci.functions import NVIDIA, PciFunction, PciTree
 from toolkit.facts.pci.pcie_caps import Link
 
@@ -74,7 +75,9 @@ class Pair:
         return min(told, key=lambda each: each.now.gigabytes, default=None)
 
 
-def pair(tree: PciTree, gpu: PciFunction, hca: PciFunction) -> Pair:
+def pair(
+    tree: PciTree, gpu: PciFunction, hca: PciFunction, ats: frozenset[str] = frozenset()
+) -> Pair:
     common = 0
     for ours, theirs in zip(gpu.parents, hca.parents, strict=False):
         if ours != theirs:
@@ -89,7 +92,7 @@ def pair(tree: PciTree, gpu: PciFunction, hca: PciFunction) -> Pair:
     )
     if not shared:
         beyond = _beyond(gpu, hca, common)
-        return _by_cpu(Pair(gpu, hca, beyond, (), hops, beyond), tree)
+        return _by_cpu(Pair(gpu, hca, beyond, (), hops, beyond), tree, ats)
     between = tuple(bridge for side in sides for bridge in _known(tree, side))
     # Below the common bridge a single switch leaves one downstream port on each side.
     near = Distance.PIX if all(len(side) <= 1 for side in sides) else Distance.PXB
@@ -121,27 +124,33 @@ def _beyond(gpu: PciFunction, hca: PciFunction, common: int) -> Distance:
 
 # Root ports of Grace and Vera: GPUs of a superchip hang below these, and on NVLink-C2C.
 COHERENT_PORTS = frozenset({0x22B1, 0x22B2, 0x22B8, 0x2F95, 0x2F96})
-# GPUs that are sold with such a CPU only: GH200 (2), GB200, GB300.
-COHERENT_GPUS = frozenset({0x2342, 0x2348, 0x2941, 0x31C2})
 
 
-def coherent(tree: PciTree, gpu: PciFunction) -> bool | None:
-    """Whether NVLink-C2C joins this GPU to its CPU; None where the ids do not decide it.
+def is_superchip(device: int) -> bool:
+    """Whether GPUs of this id are sold with such a CPU alone: GH200, GB200, GB300."""
+    row = chip(device)
+    return row is not None and row.multi_node
+
+
+def coherent(tree: PciTree, gpu: PciFunction, ats: frozenset[str] = frozenset()) -> bool | None:
+    """Whether NVLink-C2C joins this GPU to its CPU; None where nothing decides it.
 
     A plain PCIe card may sit below a Grace root port too, so that the port proves nothing
-    alone; nor does the id of a GPU that is sold in both forms.
+    alone; nor does the id of a GPU that is sold in both forms, or is newer than our table.
+
+    :param ats: addresses of GPUs that use the page tables of the CPU, says the driver.
     """
     above = tree.bridges_above(gpu)
     if not any(b.vendor == NVIDIA and b.device in COHERENT_PORTS for b in above):
         return False
-    return True if gpu.device in COHERENT_GPUS else None
+    return True if is_superchip(gpu.device) or gpu.address in ats else None
 
 
-def _by_cpu(found: Pair, tree: PciTree) -> Pair:
+def _by_cpu(found: Pair, tree: PciTree, ats: frozenset[str]) -> Pair:
     """The distance of a path through the CPU, where NVLink-C2C may be part of it."""
     if found.pcie not in {Distance.PHB, Distance.NODE, Distance.APART}:
         return found
-    joined = coherent(tree, found.gpu)
+    joined = coherent(tree, found.gpu, ats)
     if joined and found.pcie is not Distance.APART:
         why = f"GPU 10de:{found.gpu.device:04x} below a root port of its own CPU: NVLink-C2C"
         return replace(found, distance=Distance.P2C, why=why)
@@ -151,9 +160,11 @@ def _by_cpu(found: Pair, tree: PciTree) -> Pair:
     return found
 
 
-def all_pairs(tree: PciTree, hcas: tuple[PciFunction, ...]) -> tuple[Pair, ...]:
+def all_pairs(
+    tree: PciTree, hcas: tuple[PciFunction, ...], ats: frozenset[str] = frozenset()
+) -> tuple[Pair, ...]:
     """Each GPU with each HCA."""
-    return tuple(pair(tree, gpu, hca) for gpu in tree.gpus for hca in hcas)
+    return tuple(pair(tree, gpu, hca, ats) for gpu in tree.gpus for hca in hcas)
 
 
 def best_pairs(tree: PciTree, hcas: tuple[PciFunction, ...]) -> tuple[Pair, ...]:

@@ -90,10 +90,16 @@ nvidia_answers() { # what nvidia-smi says; one hang is enough
         for key in nvidia-smi nvidia-topology nvidia-smi-q; do frame $key absent 'nvidia-smi, which would load the driver'; done
         return
     fi
-    cmd nvidia-smi 10 nvidia-smi --query-gpu=pci.bus_id,name,driver_version,memory.total,persistence_mode --format=csv,noheader
-    if [ -n "$status" ]; then cmd nvidia-topology 10 nvidia-smi topo -m
+    # Where a pod brings the driver, the tool lies beside it.
+    smi=nvidia-smi
+    if ! seek nvidia-smi && [ -x "$root/run/nvidia/driver/usr/bin/nvidia-smi" ]; then smi='chroot /run/nvidia/driver nvidia-smi'; fi
+    # shellcheck disable=SC2086 # two words or three
+    cmd nvidia-smi 10 $smi --query-gpu=pci.bus_id,name,driver_version,memory.total,persistence_mode --format=csv,noheader
+    # shellcheck disable=SC2086
+    if [ -n "$status" ]; then cmd nvidia-topology 10 $smi topo -m
     else frame nvidia-topology timeout 'nvidia-smi topo -m'; fi # one hang is enough
-    if [ -n "$status" ]; then sift gpu_lines nvidia-smi-q 15 nvidia-smi -q # the dear one
+    # shellcheck disable=SC2086
+    if [ -n "$status" ]; then sift gpu_lines nvidia-smi-q 15 $smi -q # the dear one
     else frame nvidia-smi-q timeout 'nvidia-smi -q'; fi
 }
 

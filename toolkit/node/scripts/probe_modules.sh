@@ -105,8 +105,8 @@ stack_info() { # what modinfo says of the RDMA modules; where one tells no srcve
     content=$told${content:+@build-ids$nl$content}
 }
 
-symbols() { # who exports the peer-memory interface, live
-    content=$(grep -E ' (ib_register_peer_memory_client|nvidia_p2p_get_pages|ib_umem_dmabuf_get|p2pdma_pgmap_ops|[a-z_]+_v[0-9]+_register_nvfs_dma_ops)([[:space:]]|$)' \
+symbols() { # who exports the peer-memory interface, and which driver takes dma-buf, live
+    content=$(grep -E ' (ib_register_peer_memory_client|nvidia_p2p_get_pages|ib_umem_dmabuf_get|p2pdma_pgmap_ops|[a-z_]+_v[0-9]+_register_nvfs_dma_ops|[a-z0-9_]+_reg_user_mr_dmabuf)([[:space:]]|$)' \
         "$root/proc/kallsyms")
 }
 
