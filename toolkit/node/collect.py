@@ -101,6 +101,7 @@ def collect(
         script = probe_script(register, inside)
         result = transport.run(script, limit_s=limit_s * patience(), sink=whole)
     except FloodError:
+        whole.heard = b""  # the error may live as long as the run
         raise  # what says so much is no probe of ours: none of it is evidence
     except TransportError:
         evidence = _read(transport.name, decode(whole.heard))
