@@ -16,6 +16,7 @@ from toolkit.errors import Outcome, TransportError
 from toolkit.evidence import Evidence
 from toolkit.hosts.host import Host
 from toolkit.node.collect import collect
+from toolkit.ssh.limits import GATHERED
 from toolkit.ssh.pool import run_all
 
 pytestmark = pytest.mark.sshd
@@ -59,7 +60,7 @@ def test_evidence_cut_midway_is_kept_as_incomplete(site: Site, sshd: Sshd) -> No
         complete = collect(site.open(_by(whole, sshd)))
         site.close()
         total = whole.relayed
-    with Relay(sshd.port, limit=total - 3000) as link:
+    with Relay(sshd.port, limit=total - GATHERED - 3000) as link:
         part = collect(site.open(_by(link, sshd)), limit_s=20)
     assert not part.complete
     assert part.frames

@@ -13,7 +13,7 @@ from tests.fleet.conftest import Site
 from tests.fleet.links import free_port
 from tests.fleet.sshd import Keys, Sshd
 from toolkit.errors import HostKeyError, TransportError
-from toolkit.ssh.connection import _Wire
+from toolkit.ssh.limits import Wire
 from toolkit.ssh.paramiko import SshTransport
 
 pytestmark = pytest.mark.sshd
@@ -124,7 +124,7 @@ def test_a_jump_host_that_dies_first_costs_no_thread(site: Site, sshd: Sshd, gat
     assert transport._connection is not None
     inner = transport._connection.transport
     wire = inner.sock
-    assert isinstance(wire, _Wire)
+    assert isinstance(wire, Wire)
     leg = wire.inner
     assert isinstance(leg, paramiko.Channel)
     assert leg.transport is not None

@@ -11,6 +11,7 @@ import pytest
 
 from toolkit.errors import BecomeError
 from toolkit.ssh.become import Become, StderrParts, read_marks, refusal
+from toolkit.ssh.limits import GATHERED
 
 SCRIPT = 'f() { echo "as $(id -u)"; echo aside >&2; return 255; }\nf\n'
 AWKWARD = "p'a\"s$(s)\\n w!rd`#"
@@ -195,6 +196,11 @@ def test_a_password_does_not_show() -> None:
             "a\ngdr-begin\nx\n\ngdr-end 3\n", StderrParts(True, 3, "a\n", "x\n"), id="whole"
         ),
         pytest.param("gdr-begin\nx\ngdr-end 3\n", StderrParts(True, 3, "", "x"), id="unended-line"),
+        pytest.param(
+            f"gdr-begin\nx {' ' * GATHERED}\ngdr-end 3\n",
+            StderrParts(True, 3, "", "x "),
+            id="what-is-sent-before-the-mark",
+        ),
         pytest.param(
             "gdr-begin\n\ngdr-end 3", StderrParts(True, None, "", "\ngdr-end 3"), id="cut-mark"
         ),

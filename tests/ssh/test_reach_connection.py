@@ -27,9 +27,9 @@ from toolkit.ssh.connection import (
     _quiet,
     _through,
     _undialled,
-    _Wire,
 )
 from toolkit.ssh.credentials import Credentials
+from toolkit.ssh.limits import Wire
 from toolkit.ssh.ssh_config import Target
 from toolkit.ssh.transport_errors import Door
 
@@ -280,7 +280,7 @@ class Opened(Greeted):
 
     made: ClassVar[list[Opened]] = []
 
-    def __init__(self, sock: _Wire) -> None:
+    def __init__(self, sock: Wire) -> None:
         super().__init__()
         self.sock = sock
         self.options = self

@@ -9,8 +9,7 @@ from typing import cast
 import pytest
 
 from toolkit.errors import FloodError, UsageError
-from toolkit.ssh.connection import _Wire
-from toolkit.ssh.limits import Hearing, make_room
+from toolkit.ssh.limits import GATHERED, Hearing, Wire, make_room
 
 
 class Limit:
@@ -78,8 +77,8 @@ class Endless:
         return bytes(size)
 
 
-def wire(far: Endless) -> _Wire:
-    return _Wire(cast("socket.socket", far), "gpu7")
+def wire(far: Endless) -> Wire:
+    return Wire(cast("socket.socket", far), "gpu7")
 
 
 def test_a_greeting_without_end_is_not_read_to_its_end() -> None:
@@ -109,3 +108,26 @@ def test_all_that_one_run_may_hear_is_heard_and_not_a_byte_more() -> None:
     hearing.take(160)
     with pytest.raises(FloodError):
         hearing.take(1)
+
+
+def test_while_much_is_waited_for_a_little_wakes_nobody() -> None:
+    """Once it is there, or no longer waited for, all of it is read at once."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        far = socket.create_connection(listener.getsockname())
+        near, _ = listener.accept()
+    with far, near:
+        near.settimeout(0.2)
+        one = Wire(near, "gpu7")
+        far.sendall(b"before")
+        assert one.recv(6) == b"before"
+        waiting = [True]
+        one.awaited = lambda: waiting[0]
+        far.sendall(b"a" * 6)
+        with pytest.raises(TimeoutError):
+            one.recv(6)
+        far.sendall(b"b" * GATHERED)
+        assert one.recv(9) == b"aaaaaabbb"
+        assert one.recv(GATHERED) == b"b" * (GATHERED - 3)
+        waiting[0] = False
+        far.sendall(b"c")
+        assert one.recv(6) == b"c"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import paramiko
@@ -12,11 +13,11 @@ from toolkit.hosts.host import Host
 from toolkit.ssh import paramiko as ssh
 from toolkit.ssh.connection import Deadline
 from toolkit.ssh.credentials import Credentials
-from toolkit.ssh.limits import Hearing, Stream
+from toolkit.ssh.limits import GATHERED, Hearing, Stream
 from toolkit.ssh.paramiko import SshTransport, _drain, _listen, _send
 from toolkit.ssh.ssh_config import SshConfig
 from toolkit.ssh.stream import Lines, conclude
-from toolkit.ssh.transport import quiet
+from toolkit.ssh.transport import Sink, Whole, quiet
 
 LATE = TimeoutError()
 ENDED = b"gdr-begin\nerr\n\ngdr-end 3\n"
@@ -30,6 +31,7 @@ class Channel:
     ) -> None:
         self.out, self.err, self.takes = [*out], [*err], [*takes]
         self.sent, self.command = b"", ""
+        self.in_stderr_buffer = bytearray()
         self.calls: list[object] = []
 
     def _next(self, left: list[bytes | Exception]) -> bytes:
@@ -147,6 +149,7 @@ class Opened:
     def __init__(self) -> None:
         self.alive, self.closed = True, 0
         self.words: tuple[object, ...] = ()
+        self.awaited: Callable[[], bool] | None = None
         Opened.made.append(self)
 
     @property
@@ -157,6 +160,9 @@ class Opened:
         self.words = words
         if self.fails:
             raise self.fails
+
+    def gather(self, awaited: Callable[[], bool] | None) -> None:
+        self.awaited = awaited
 
     def open_session(self, timeout: float) -> Channel:
         assert 0 < timeout <= 120
@@ -182,6 +188,26 @@ def transport(monkeypatch: pytest.MonkeyPatch, channel: Channel | Exception) -> 
 
 def good() -> Channel:
     return Channel(b"out\n", err=(ENDED,))
+
+
+@pytest.mark.parametrize("sink", [quiet, Whole(), [].append])
+def test_where_nobody_waits_for_a_line_much_is_waited_for_until_the_mark(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[bool | None] = []
+
+    def listen(channel: Channel, lines: Lines, stderr: Stream) -> None:
+        stderr.feed(ENDED)
+        for ahead in (b"", b" " * GATHERED):
+            channel.in_stderr_buffer += ahead
+            awaited = Opened.made[-1].awaited
+            seen.append(awaited and awaited())
+
+    monkeypatch.setattr(ssh, "_listen", listen)
+    transport(monkeypatch, good()).run("script\n", sink=sink)
+    listened = not isinstance(sink, Whole) and sink is not quiet
+    assert seen == ([None, None] if listened else [True, False])
+    assert Opened.made[-1].awaited is None
 
 
 def test_a_script_has_a_connection_that_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -322,17 +322,8 @@ _BEFORE = re.compile(r"^(?:sudo(?: -\w+)*|time|[A-Z_]+=\S+)\s+")
 _FOLDER = re.compile(r"^\.{0,2}/(?:\S*/)?")  # of the program
 _LOOKED_AT = 200_000  # characters in which a shape must show
 _PARTED_AT = 8_000_000  # characters in which another kind may begin; a longer text is one log
-
-
-# Compiled where a text is of no known kind yet: it takes as long as a third of all others.
-@cache
-def _shapes() -> list[tuple[Kind, re.Pattern[str]]]:
-    return [(kind, re.compile(kind.shape, re.MULTILINE)) for kind in KINDS]
-
-
-@cache
-def _commands() -> list[tuple[Kind, re.Pattern[str]]]:
-    return [(kind, re.compile(kind.command)) for kind in KINDS if kind.command]
+# Where a text is of no known kind yet: all take as long as a third of the judgement's others.
+_compiled = cache(re.compile)
 
 
 @cache
@@ -366,7 +357,7 @@ def plain(text: str) -> str:
 def recognise(text: str) -> Kind | None:
     """What sort of text this is, by its shape; None where it is none that we know."""
     looked_at = plain(text[:_LOOKED_AT])
-    return next((kind for kind, shape in _shapes() if shape.search(looked_at)), None)
+    return next((e for e in KINDS if _compiled(e.shape, re.MULTILINE).search(looked_at)), None)
 
 
 def parted(text: str, first: Kind | None = None) -> list[tuple[Kind | None, str]]:
@@ -396,4 +387,4 @@ def commanded(command: str) -> Kind | None:
     while (shorter := _BEFORE.sub("", command)) != command:
         command = shorter
     command = _FOLDER.sub("", command)
-    return next((kind for kind, pattern in _commands() if pattern.match(command)), None)
+    return next((e for e in KINDS if e.command and _compiled(e.command).match(command)), None)

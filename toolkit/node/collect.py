@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import shlex
 from dataclasses import dataclass
+from functools import cache
 from math import ceil
 from typing import TYPE_CHECKING
 
 from toolkit.errors import FloodError, TransportError, Unparsable
 from toolkit.evidence import Evidence
 from toolkit.node.scripts import FOLDER, assembled
-from toolkit.ssh.transport import Sink, Transport, quiet
+from toolkit.ssh.stream import decode
+from toolkit.ssh.transport import Transport, Whole
 
 if TYPE_CHECKING:  # who looks into no container needs none of it
     from toolkit.node.inside import Inside
@@ -35,7 +37,7 @@ class Register:
 def register_program() -> str:
     """What Python runs on the node, as one text: register.py with its first part before it."""
     parts = ("register_verbs.py", "register.py")
-    return "\n".join((FOLDER / part).read_text("utf-8") for part in parts)
+    return "\n".join(map(_text, parts))
 
 
 # Beside the probe's own time: 8 GPUs of a machine whose driver starts for each anew.
@@ -43,12 +45,17 @@ _REGISTER_S = 250.0
 _INSIDE_S = 120.0  # entered once, and looked at from outside where that failed
 
 
+@cache
+def _text(file: str) -> str:
+    return (FOLDER / file).read_text("utf-8")
+
+
 def probe_script(register: Register | None = None, inside: Inside | None = None) -> str:
     """The script that reads a node, as one text; with ``register`` it allocates GPU memory, too.
 
     :param inside: what the node has that runs the job; what is tried is tried in there.
     """
-    parts = [(FOLDER / file).read_text("utf-8") for file in _FILES]
+    parts = [_text(file) for file in _FILES]
     parts += [f"patience={ceil(patience())}"]
     if inside is not None:
         parts += inside.parts()
@@ -56,9 +63,9 @@ def probe_script(register: Register | None = None, inside: Inside | None = None)
         parts += [
             f"verbs_library={shlex.quote(register.libibverbs)}",
             f"register_program() {{\ncat <<'GDR_REGISTER'\n{register_program()}GDR_REGISTER\n}}",
-            (FOLDER / "probe_register.sh").read_text("utf-8"),
+            _text("probe_register.sh"),
         ]
-    return "#!/bin/sh\n" + "\n".join([*parts, (FOLDER / "probe.sh").read_text("utf-8")])
+    return "#!/bin/sh\n" + "\n".join([*parts, _text("probe.sh")])
 
 
 def patience() -> float:
@@ -76,7 +83,6 @@ def collect(
     transport: Transport,
     *,
     limit_s: float = 90,
-    sink: Sink = quiet,
     register: Register | None = None,
     inside: Inside | None = None,
 ) -> Evidence:
@@ -89,20 +95,16 @@ def collect(
     :raises FloodError: more arrived than any node has to say.
     :raises TransportError: nothing arrived, so there is nothing to judge.
     """
-    lines: list[str] = []
-
-    def keep(line: str) -> None:
-        lines.append(line)
-        sink(line)
-
+    whole = Whole()
     try:
         limit_s += (_REGISTER_S if register else 0.0) + (_INSIDE_S if inside else 0.0)
         script = probe_script(register, inside)
-        result = transport.run(script, limit_s=limit_s * patience(), sink=keep)
+        result = transport.run(script, limit_s=limit_s * patience(), sink=whole)
     except FloodError:
+        whole.heard = b""  # the error may live as long as the run
         raise  # what says so much is no probe of ours: none of it is evidence
     except TransportError:
-        evidence = _read(transport.name, "\n".join([*lines, ""]))
+        evidence = _read(transport.name, decode(whole.heard))
         if not evidence.frames:
             raise
         return evidence

@@ -23,6 +23,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from toolkit.errors import BecomeError
+from toolkit.ssh.limits import GATHERED
 
 BEGIN = "gdr-begin\n"
 _FENCE = "gdr-script"
@@ -32,7 +33,9 @@ _INNER = 'printf "gdr-begin\\n" >&2; exec sh -s'
 _SKIP = (
     f'while IFS= read -r line; do if [ "$line" = {_FENCE} ]; then break; fi; done; line=; {_INNER}'
 )
-_DONE = 'printf "\\ngdr-end %s\\n" "$?" >&2'
+# Who is woken for so many bytes at a time is woken at the end, too.
+_PAD = " " * GATHERED
+_DONE = f'printf "%{GATHERED}s\\ngdr-end %s\\n" "" "$?" >&2'
 _MISSING = "command -v sudo >/dev/null 2>&1 || { echo gdr-no-sudo >&2; exit 1; }"
 _ROOT = 'if [ "$(id -u)" = 0 ]; then sh -c "$0"'
 _SUDO = 'LC_ALL=C sudo -n sh -c "$0"'
@@ -91,8 +94,10 @@ def read_marks(stderr: str) -> StderrParts:
         return StderrParts(bool(mark), None, noise, own)
     last = ends[0]
     if not mark:
-        return StderrParts(False, int(last[1]), noise[: last.start()], "")
-    return StderrParts(True, int(last[1]), noise, own[: last.start()] + own[last.end() :])
+        said = noise[: last.start()].removesuffix(_PAD)
+        return StderrParts(False, int(last[1]), said, "")
+    said = own[: last.start()].removesuffix(_PAD) + own[last.end() :]
+    return StderrParts(True, int(last[1]), noise, said)
 
 
 # What sudo says in the C locale (sudo 1.8 to 1.9, plugins/sudoers), and what to do about it.

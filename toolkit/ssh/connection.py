@@ -24,7 +24,6 @@ from paramiko.ssh_exception import IncompatiblePeer
 
 from toolkit.errors import FloodError, NewKey, TransportError
 from toolkit.package_data import from_home
-from toolkit.plural import sized
 from toolkit.ssh import transport_errors
 from toolkit.ssh.credentials import Credentials
 from toolkit.ssh.known_hosts import (
@@ -35,7 +34,7 @@ from toolkit.ssh.known_hosts import (
     known_keys,
     revoked_in,
 )
-from toolkit.ssh.limits import flood
+from toolkit.ssh.limits import GREETING, Wire
 from toolkit.ssh.login import log_in
 from toolkit.ssh.ssh_config import Target
 from toolkit.ssh.stream import decode
@@ -49,8 +48,6 @@ _KEX = ("curve25519-sha256@libssh.org", "curve25519-sha256")
 _CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr")
 # CBC, which OpenSSH's client has not offered since 7.6; SHA-1 and MD5, in MACs and key exchange.
 _WEAK = re.compile(r"-cbc|-sha1\b|-md5\b|-ripemd")
-_GREETING = 256 << 10  # bytes of a server's greeting and its offer of keys
-_PACKET = 1 << 20  # of one packet: OpenSSH's own bound is 256 KiB
 _KEEPALIVE_S = 30  # a build may be silent for longer than a firewall remembers us
 
 
@@ -106,7 +103,7 @@ class Connection:
         self._closers: list[Callable[[], None]] = []
         self._transport: paramiko.Transport | None = None
         self._proxy: _Proxy | None = None
-        self._wires: list[_Wire] = []
+        self._wires: list[Wire] = []
 
     @property
     def flooded(self) -> FloodError | None:
@@ -156,6 +153,11 @@ class Connection:
             with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
                 self._closers.pop()()
 
+    def gather(self, awaited: Callable[[], bool] | None) -> None:
+        """While it is so, wait for much of what the node says before any of it is looked at."""
+        for wire in self._wires:
+            wire.awaited = awaited
+
     def _keep(self, close: Callable[[], None]) -> None:
         self._closers.append(close)
 
@@ -172,7 +174,7 @@ class Connection:
         self, sock: socket.socket | paramiko.Channel, hop: Target, watch: Deadline
     ) -> paramiko.Transport:
         """Agree on keys and ciphers, with no more choice than needed."""
-        wire = _Wire(sock, hop.door.host)
+        wire = Wire(sock, hop.door.host)
         self._wires.append(wire)
         transport = paramiko.Transport(cast("socket.socket", wire))
         self._keep(transport.close)
@@ -191,36 +193,6 @@ class Connection:
         if hop.door.proxy and self._proxy is not None:
             return transport_errors.proxy_failed(hop.door, self._proxy.said())
         return transport_errors.cut(hop.door.host, "keys were exchanged")
-
-
-class _Wire:
-    """A socket whose far end may not make Paramiko keep more than a server has to say.
-
-    Paramiko looks for the end of a greeting without end, and waits for the whole of a packet of
-    any size; both while each byte costs more than the one before.
-    """
-
-    def __init__(self, sock: socket.socket | paramiko.Channel, host: str) -> None:
-        self.greeted = False
-        self.why: FloodError | None = None
-        self.inner, self._host = sock, host
-        self._heard = 0
-
-    def recv(self, size: int) -> bytes:
-        if size > _PACKET:
-            self._refuse(f"that it sends a packet of {sized(size)}")
-        data = self.inner.recv(size)
-        self._heard += len(data)
-        if not self.greeted and self._heard > _GREETING:
-            self._refuse(f"more than {_GREETING >> 10} KiB before any login")
-        return data
-
-    def _refuse(self, what: str) -> None:
-        self.why = flood(self._host, what)
-        raise self.why
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self.inner, name)
 
 
 class _Proxy:
@@ -243,7 +215,7 @@ class _Proxy:
         if self._stderr.closed:  # the watch may have been here
             return ""
         self._stderr.seek(0)
-        return decode(self._stderr.read(_GREETING))
+        return decode(self._stderr.read(GREETING))
 
     def close(self) -> None:
         self.sock.close()

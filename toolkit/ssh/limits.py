@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import resource
+import socket
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from toolkit.errors import FloodError, UsageError
 from toolkit.plural import sized
+
+if TYPE_CHECKING:  # the OpenSSH client is used without it
+    import paramiko
 
 _OWN = 64  # the process's own: modules, journal, logs, terminal
 ANSWER = 4 << 20  # bytes by one stream of one command; evidence of a large node has 200 KiB
@@ -13,6 +21,12 @@ ROOM_S = 60.0  # how long room among jobs is waited for where nobody said how lo
 BULK = 128 << 20  # of a build, whose modules come by its output; of a scheduler's tables
 _ROOMS = 16  # so many times that much in all commands of a run
 _A_LINE = 40  # bytes of a line, on average, at the least: each costs us more than its bytes
+GREETING = 256 << 10  # bytes of a server's greeting and its offer of keys
+_PACKET = 1 << 20  # of one packet: OpenSSH's own bound is 256 KiB
+_AHEAD = 16 << 10  # bytes that are taken from a socket at a time
+GATHERED = 8 << 10  # bytes for which we are woken where nobody waits for a line
+_LONGEST_S = 1.0  # for which they are waited for
+_LOOK_S = 0.5
 _A_HOST = {"paramiko": 2, "openssh": 5, "local": 5}  # a socket; a client's pipes
 
 
@@ -94,3 +108,60 @@ def flood(host: str, what: str) -> FloodError:
         f"{host}: says {what}, and was not listened to any further",
         hint=f"no node has so much to say: look at what its login and its tools print: ssh {host}",
     )
+
+
+class Wire:
+    """A socket whose far end may not make Paramiko keep more than a server has to say.
+
+    Paramiko looks for the end of a greeting without end, and waits for the whole of a packet of
+    any size; both while each byte costs more than the one before. And each packet wakes two of
+    its threads, which costs more than a connection where a shell writes little at a time.
+    """
+
+    def __init__(self, sock: socket.socket | paramiko.Channel, host: str) -> None:
+        self.greeted = False
+        self.why: FloodError | None = None
+        self.awaited: Callable[[], bool] | None = None  # while it says so, much is waited for
+        self.inner, self._host = sock, host
+        self._ahead, self._taken = b"", 0  # of which so much was handed on
+        self._heard, self._least, self._last_s = 0, 1, 0.0
+
+    def recv(self, size: int) -> bytes:
+        if size > _PACKET:
+            self._refuse(f"that it sends a packet of {sized(size)}")
+        if self._taken == len(self._ahead):
+            lately = time.monotonic() - self._last_s < _LONGEST_S
+            self._wake_at(GATHERED if lately and self.awaited and self.awaited() else 1)
+            self._ahead, self._taken = self.inner.recv(max(size, _AHEAD)), 0
+            self._last_s = time.monotonic()
+            self._heard += len(self._ahead)
+            if not self.greeted and self._heard > GREETING:
+                self._refuse(f"more than {GREETING >> 10} KiB before any login")
+        data = self._ahead[self._taken : self._taken + size]
+        self._taken += len(data)
+        return data
+
+    def settimeout(self, _: float) -> None:
+        """How often Paramiko looks whether it was told to end; ``close`` wakes it anyhow."""
+        self.inner.settimeout(_LOOK_S)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError, EOFError):  # gone already, or the jump host is
+            if isinstance(self.inner, socket.socket):
+                self.inner.shutdown(socket.SHUT_RDWR)
+        self.inner.close()
+
+    def _wake_at(self, least: int) -> None:
+        if least != self._least:
+            self._least = least
+            with contextlib.suppress(
+                OSError, AttributeError
+            ):  # a pipe, or a leg through a jump host
+                self.inner.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, least)  # type: ignore[union-attr]
+
+    def _refuse(self, what: str) -> None:
+        self.why = flood(self._host, what)
+        raise self.why
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.inner, name)

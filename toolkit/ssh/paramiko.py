@@ -13,7 +13,7 @@ from toolkit.ssh import become, transport_errors
 from toolkit.ssh.become import Become
 from toolkit.ssh.connection import Connection, Deadline
 from toolkit.ssh.credentials import Credentials
-from toolkit.ssh.limits import Hearing, Stream
+from toolkit.ssh.limits import GATHERED, Hearing, Stream
 from toolkit.ssh.ssh_config import SshConfig
 from toolkit.ssh.stream import Lines, conclude
 from toolkit.ssh.transport import Result, Sink, quiet
@@ -91,7 +91,8 @@ class SshTransport:
             self._connection = None
 
     def _run(self, script: str, lines: Lines, watch: Deadline) -> bytearray:
-        channel = self._connected(watch).transport.open_session(timeout=watch.left_s)
+        connection = self._connected(watch)
+        channel = connection.transport.open_session(timeout=watch.left_s)
         with contextlib.closing(channel):
             channel.settimeout(_TICK_S)
             watch.doing = "the script was started"
@@ -99,7 +100,11 @@ class SshTransport:
             watch.doing = "the script ran"
             stderr = Stream(self._hearing, "stderr")
             _send(channel, self._become.feed(script), lines, stderr)
+            if lines.at_once:  # until the mark of the end
+                ahead = channel.in_stderr_buffer
+                connection.gather(lambda: len(ahead) + len(stderr.data) < GATHERED)
             _listen(channel, lines, stderr)
+            connection.gather(None)
             return stderr.data
 
     def _flooded(self) -> FloodError | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from toolkit.errors import TransportError
 from toolkit.ssh import become, transport_errors
 from toolkit.ssh.limits import Hearing, Stream
-from toolkit.ssh.transport import Result, Sink
+from toolkit.ssh.transport import Result, Sink, Whole, quiet
 
 
 def decode(data: bytes | bytearray) -> str:
@@ -19,12 +19,17 @@ class Lines:
         self.hearing = hearing or Hearing("the node")
         self._sink = sink
         self._heard = Stream(self.hearing, "stdout")
+        self.at_once = sink is quiet or isinstance(sink, Whole)  # nobody waits for a line
         self._told = 0  # bytes that the sink has had
 
     def feed(self, data: bytes) -> None:
         """:raises FloodError: the node says too much."""
         before = len(self._heard.data)
         self._heard.feed(data)
+        if isinstance(self._sink, Whole):
+            self._sink.heard = self._heard.data
+        if self.at_once:
+            return
         # Looked for in what is new alone: a line may be as long as all that a node may say.
         end = self._heard.data.rfind(b"\n", before)
         if end < 0:
@@ -35,7 +40,7 @@ class Lines:
 
     def end(self) -> str:
         """The whole text; a last line without newline goes to the sink now."""
-        if self._told < len(self._heard.data):
+        if not self.at_once and self._told < len(self._heard.data):
             self._sink(decode(self._heard.data[self._told :]))
             self._told = len(self._heard.data)
         return decode(self._heard.data)

@@ -13,6 +13,17 @@ def quiet(line: str) -> None:
     """The sink that listens to nothing."""
 
 
+class Whole:
+    """A sink that takes all at once: what was said when the script has ended, or was cut."""
+
+    def __init__(self) -> None:
+        self.heard: bytes | bytearray = b""
+
+    def __call__(self, line: str) -> None:
+        """A transport of another kind hands lines on."""
+        self.heard = self.heard + line.encode("utf-8", "surrogateescape") + b"\n"
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
     """A script that ran to its end, whatever its exit status."""
