@@ -1,9 +1,11 @@
 """How much the table of what compiles answers: ``python -m dev.compiles [MANIFESTS] [--write]``.
 
+``python -m dev.compiles build`` compiles what has not been: see dev/compiled.py.
+
 MANIFESTS is NVIDIA's list of what it builds (columns driver, doca, kind, os, arch, kernel), a file
 beside the checkout that is not part of it. A tenth of its pairs is held back, rows are made of
-the rest, and each pair held back is asked for; ``--write`` puts the rows of all of it into
-toolkit/compat/data/compiles.toml.
+the rest, and each pair held back is asked for; ``--write`` puts the rows of all of it, and of what
+was compiled, into toolkit/compat/data/compiles.toml.
 """
 
 from __future__ import annotations
@@ -290,6 +292,10 @@ def _covered(
 
 
 def main(words: list[str]) -> int:
+    if words[:1] == ["build"]:
+        from dev.compiled import build  # noqa: PLC0415 - wants root and the network
+
+        return build(words[1:])
     given = [each for each in words if not each.startswith("--")]
     file = Path(given[0]) if given else MANIFESTS
     if not file.is_file():
@@ -298,7 +304,10 @@ def main(words: list[str]) -> int:
     built, compat = parse_manifests(file.read_text("utf-8")), shipped()
     if "--write" in words:
         head = TABLE.read_text("utf-8").partition(_LINE)[0]
-        made = "\n\n".join(map(as_toml, rows_of(built)))
+        from dev.compiled import FILE, read_pairs, rows_of_pairs  # noqa: PLC0415 - as above
+
+        pairs = read_pairs(FILE.read_text("utf-8"))
+        made = "\n\n".join(map(as_toml, (*rows_of_pairs(pairs), *rows_of(built))))
         TABLE.write_text(f"{head}{_LINE}\n{made}\n", "utf-8")
         return 0
     cells = [("part", "pairs", "answered", "", "by")]

@@ -42,6 +42,8 @@ def __getattr__(name: str) -> object:
     refuse_foreign()
     from toolkit import cli  # noqa: PLC0415 only they pay for it
 
+    if plain := sys.modules.get("invoke.main"):  # Invoke's own program, which reads our importer
+        cli.answer(plain.program)
     return getattr(cli, name)
 
 

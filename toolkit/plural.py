@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def counted(number: int, noun: str, one: str = "", more: str = "") -> str:
     """A number with its noun, and the verb that goes with it: "1 node owes", "3 nodes owe".
@@ -21,3 +23,12 @@ def figure(value: float) -> str:
 def sized(count: int) -> str:
     """Bytes as a reader takes them in: "64 MiB", rounded down; below one, "500 bytes"."""
     return f"{count >> 20} MiB" if count >> 20 else f"{count} bytes"
+
+
+def first_of(words: Sequence[str], most: int = 1, between: str = ", ") -> str:
+    """The first few of a list, and how many are left: "a, b and 3 more"."""
+    return between.join(words[:most]) + and_more(len(words) - most)
+
+
+def and_more(count: int) -> str:
+    return f" and {count} more" if count > 0 else ""

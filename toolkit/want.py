@@ -16,6 +16,7 @@ from toolkit.compat.reader import Compat, shipped
 from toolkit.errors import UsageError
 from toolkit.expect import Expect, read_expect
 from toolkit.untrusted import read_file, read_toml
+from toolkit.upgrade import Upgrade, read_packages
 
 PROFILES = Path(__file__).parent / "profiles"
 
@@ -136,6 +137,8 @@ class Want:
     mig: str = "any"  # one of MIG: what the GPUs are meant to be
     expect: Expect = field(default_factory=Expect)  # what is to be there
     group: tuple[Group, ...] = ()  # as the file has them; toolkit/groups.py resolves their hosts
+    packages: bool = False  # [packages] install: those of an upgrade may be installed
+    upgrade: Upgrade = field(default_factory=Upgrade)  # said by options alone
     checks: Selection = Selection()  # which count; said by options alone
     taken: bool = False  # the path is the one that the node takes, and no profile's
     compat: Compat = field(default_factory=shipped, repr=False)
@@ -370,11 +373,12 @@ def _limits(value: Any) -> RolloutLimits:
 
 _GROUP_KEYS = {"hosts", "profile", "expect", "waivers"}
 _LIMIT_KEYS = {"max_unavailable", "nodes"}
-_SAID = {"passport", "passport_key", "checks", "taken", "own"}  # by options; of one node
+_SAID = {"passport", "passport_key", "checks", "taken", "own", "upgrade"}  # by options; of one node
 _SHAPED: dict[str, Callable[[Any], Any]] = {
     "signing": _signing,
     "bundles": _bundles,
     "keep_runs": _runs,
+    "packages": read_packages,
     "rollout": _limits,
     "expect": read_expect,
     "bios": read_wanted_bios,

@@ -5,7 +5,8 @@ row says what must fail there: a healthy node, and the same with one thing broke
 
 A box for vagrant-libvirt is an archive of three files: box.img, metadata.json and a Vagrantfile
 (vagrant-libvirt, "Creating boxes"). This one brings the key of its user along: whoever has
-the box may log in to machines made of it, and nobody else.
+the box may log in to machines made of it, and nobody else. ``exported.py`` has the same disks in
+other forms.
 """
 
 from __future__ import annotations
@@ -79,12 +80,17 @@ def box(name: str = NAME, tell: Callable[[str], None] = lambda _: None) -> Path:
     return kept(raw.parent.name.replace("-disk-", "-"), pack) / "box"
 
 
-def box_disk(name: str, tell: Callable[[str], None] = lambda _: None) -> Path:
+def box_disk(
+    name: str,
+    tell: Callable[[str], None] = lambda _: None,
+    fit: Callable[[tuple[Path, ...]], tuple[Path, ...]] = lambda below: below,
+) -> Path:
     """The raw disk of a box, made once; to be read only.
 
+    :param fit: puts a layer over its system's, for a hypervisor that asks for more.
     :raises NotToBeHad: where it cannot be made.
     """
-    below, public = _below(name, tell), login().with_name("key.pub").read_text()
+    below, public = fit(_below(name, tell)), login().with_name("key.pub").read_text()
     named = "\n".join((name, public, *(each.name for each in below), Path(__file__).read_text()))
 
     def make(folder: Path) -> None:

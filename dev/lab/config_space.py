@@ -1,7 +1,8 @@
 """Configuration space of one function: what its registers hold, and which bits can be written.
 
 Layout: PCI Local Bus 3.0, 6.1 and 6.2; PCI-to-PCI Bridge 1.2, 3.2; PCI Express Base 6.0, 7.5.3
-(capability 10h) and 7.7.11 (extended capability 0Dh). Names: include/uapi/linux/pci_regs.h.
+(capability 10h), 7.7.11 (extended capability 0Dh) and 7.8.4 (0001h). Names:
+include/uapi/linux/pci_regs.h.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from enum import IntEnum
 
 SPACE = 4096
 _EXPRESS = 0x40  # where we put the capability
-_ACS = 0x100
-_ATS = 0x120
+_MSIX = 0x80
+_AER = 0x100  # an extended list begins here
+_ACS = 0x148
+_ATS = 0x158
 
 
 class Port(IntEnum):
@@ -31,6 +34,7 @@ class Registers:
 
     value: bytearray = field(default_factory=lambda: bytearray(SPACE))
     mask: bytearray = field(default_factory=lambda: bytearray(SPACE))
+    last: int = 0  # of the extended list, where it has one
 
     def put(self, at: int, form: str, value: int, *, writable: int = 0) -> None:
         """One register: ``form`` is struct's letter, B H I or Q."""
@@ -41,6 +45,14 @@ class Registers:
         """A 64-bit prefetchable base address register; takes this and the next number."""
         address = ~(size - 1) & 0xFFFF_FFFF_FFFF_FFF0
         self.put(0x10 + 4 * number, "Q", 0xC, writable=address)
+
+    def extended(self, at: int, ident: int, version: int = 1) -> None:
+        """The header of an extended capability, as the last of the list."""
+        if self.last:
+            (before,) = struct.unpack_from("<I", self.value, self.last)
+            self.put(self.last, "I", before | at << 20)
+        self.put(at, "I", ident | version << 16)
+        self.last = at
 
 
 def common(ident: tuple[int, int], kind: int, revision: int) -> Registers:
@@ -100,16 +112,37 @@ def express(made: Registers, port: Port, speed: int, width: int) -> None:
     made.put(at + 0x30, "H", speed, writable=0xFFFF)
 
 
-def acs(made: Registers, able: int, control: int, *, more: bool = False) -> None:
+def aer(made: Registers, port: Port) -> None:
+    """Advanced Error Reporting as after a reset: no error seen, masks and severity as usual.
+
+    A status bit is cleared by writing it; as none is ever set, the registers are read-only here.
+    """
+    made.extended(_AER, 0x0001, 2)
+    made.put(_AER + 0x08, "I", 0, writable=0x07FF_F030)
+    made.put(_AER + 0x0C, "I", 0x0046_2030, writable=0x07FF_F030)
+    made.put(_AER + 0x14, "I", 0x0000_2000, writable=0x0000_F1C1)  # advisory ones are masked
+    if port is Port.ROOT:
+        made.put(_AER + 0x2C, "I", 0, writable=0x0000_0007)
+
+
+def msix(made: Registers, vectors: int) -> None:
+    """MSI-X (PCI Local Bus 3.0, 6.8.2): can be turned on, and no vector of it is ever raised."""
+    made.put(_EXPRESS + 1, "B", _MSIX)
+    made.put(_MSIX, "H", 0x0011)
+    made.put(_MSIX + 2, "H", vectors - 1, writable=0xC000)
+    made.put(_MSIX + 4, "I", 0x00B9_0000)  # the table, in BAR 0
+    made.put(_MSIX + 8, "I", 0x00BA_0000)  # which of them wait
+
+
+def acs(made: Registers, able: int, control: int) -> None:
     """Access Control Services: of what it is able, a write to the control register stays."""
-    made.put(_ACS, "I", 0x0001_000D | (_ATS << 20 if more else 0))
+    made.extended(_ACS, 0x000D)
     made.put(_ACS + 4, "H", able)
     made.put(_ACS + 6, "H", control, writable=able & 0x7F)
 
 
-def ats(made: Registers, *, after_acs: bool, enabled: bool) -> None:
-    """Address Translation Services; an extended list must begin at 100h."""
-    at = _ATS if after_acs else _ACS
-    made.put(at, "I", 0x0001_000F)
-    made.put(at + 4, "H", 0x0020)
-    made.put(at + 6, "H", 0x8000 if enabled else 0, writable=0x801F)
+def ats(made: Registers, *, enabled: bool) -> None:
+    """Address Translation Services."""
+    made.extended(_ATS, 0x000F)
+    made.put(_ATS + 4, "H", 0x0020)
+    made.put(_ATS + 6, "H", 0x8000 if enabled else 0, writable=0x801F)

@@ -58,7 +58,7 @@ def healthy() -> tuple[Path, ...]:
 
     :raises NotToBeHad: where they cannot be made.
     """
-    told = sha256(PCI.encode())
+    told = sha256(pcitree.build(PCI).data)
     for path in (*sorted(BOARD.iterdir()), Path(__file__)):
         told.update(path.read_bytes())
     return layer(f"healthy-{told.hexdigest()[:8]}", golden.layers(), _make)

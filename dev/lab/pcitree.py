@@ -12,7 +12,8 @@ One function a line, two blanks of indent for each level below:
 
 Buses are numbered from the host's in the order of the lines, devices on a bus from 00.0, on that
 of a host from 01.0, unless at=DD.F says so.
-Words: id= sub= class= rev= acs= ats=on|off speed= width= bars=16M,128G,32M at= node= (of a host).
+Words: id= sub= class= rev= acs= ats=on|off msix= (vectors) speed= width= bars=16M,128G,32M at=
+node= (of a host).
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ _USUAL = {
     "hca": {"id": "15b3:1021", "class": "020700", "sub": "15b3:0041", "rev": "00", "bars": "32M"},
     "device": {"class": "088000", "rev": "00", "bars": "1M"},
 }
-_WORDS = {"id", "sub", "class", "rev", "acs", "ats", "speed", "width", "bars", "at", "node"}
+_ABLE = {"acs", "ats", "msix"}
+_WORDS = {"id", "sub", "class", "rev", "speed", "width", "bars", "at", "node", *_ABLE}
 
 
 @dataclass(slots=True)
@@ -138,12 +140,14 @@ def _registers(function: Function, buses: tuple[int, int, int]) -> Registers:
             config_space.bridge(made, buses)
         speed, width = int(words.get("speed", "5")), int(words.get("width", "16"))
         config_space.express(made, port, speed, width)
+        config_space.aer(made, port)
+        if "msix" in words:
+            config_space.msix(made, int(words["msix"]))
         if "acs" in words:
             able, _, control = words["acs"].partition("/")
-            config_space.acs(made, int(able, 16), int(control or "0", 16), more="ats" in words)
+            config_space.acs(made, int(able, 16), int(control or "0", 16))
         if "ats" in words:
-            on = words["ats"] == "on"
-            config_space.ats(made, after_acs="acs" in words, enabled=on)
+            config_space.ats(made, enabled=words["ats"] == "on")
     except (KeyError, ValueError, struct.error) as why:
         raise _bad(function.number, function.kind, f"{type(why).__name__}: {why}") from why
     return made

@@ -12,6 +12,7 @@ IOMMUS = ("none", "intel", "amd")
 # rented to somebody; 46 bits are what GPUs' windows take. Without rdrand all wait for chance.
 _CPU = "qemu64,phys-bits=46,-hypervisor,+rdrand"
 _VENDORS = {"none": "AuthenticAMD", "intel": "GenuineIntel", "amd": "AuthenticAMD"}
+_SCSI = ("-device", "virtio-scsi-pci", "-device", "scsi-hd,drive=disk,bootindex=0")
 _DEVICES = {
     "none": (),
     "intel": ("-device", "intel-iommu,intremap=on"),
@@ -31,6 +32,9 @@ class Spec:
     cpus: int = 1  # two guests have two processors between them in CI
     # QEMU's own devices that bridges can be tried with: a root port with ACS, on its own group.
     extra: tuple[str, ...] = ()
+    virtualbox: bool = (
+        False  # as such a hypervisor would have it: it says so, and has its disk's bus
+    )
 
     @property
     def resumable(self) -> bool:
@@ -54,16 +58,17 @@ class Wiring:
 def command(spec: Spec, wiring: Wiring) -> tuple[str, ...]:
     """The whole command; the guest lives as long as the process."""
     table = ("-fw_cfg", f"name=opt/gdr.pcitree,file={wiring.table}") if wiring.table else ()
+    cpu = _CPU.replace("-hypervisor", "+hypervisor") if spec.virtualbox else _CPU
     return (
         *("qemu-system-x86_64", "-nodefaults", "-display", "none"),
         *("-machine", "q35", "-accel", "tcg,thread=multi,tb-size=512"),
-        *("-cpu", f"{_CPU},vendor={_VENDORS[spec.iommu]}"),
+        *("-cpu", f"{cpu},vendor={_VENDORS[spec.iommu]}"),
         *("-smp", str(spec.cpus), "-m", str(spec.memory_mb), *_numa(spec, wiring.nodes)),
-        *_board(),
+        *(() if spec.virtualbox else _board()),
         *_DEVICES[spec.iommu],
         *("-serial", f"file:{wiring.console}", "-qmp", f"unix:{wiring.control},server,nowait"),
         *("-drive", f"file={wiring.disk},if=none,id=disk,cache=unsafe,discard=unmap"),
-        *("-device", "virtio-blk-pci,drive=disk,bootindex=0"),
+        *(_SCSI if spec.virtualbox else ("-device", "virtio-blk-pci,drive=disk,bootindex=0")),
         # Nothing leads out: what a guest may reach is nobody's business but the test's.
         *("-netdev", f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{wiring.port}-:22"),
         *("-device", "virtio-net-pci,netdev=net,romfile="),

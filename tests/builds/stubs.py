@@ -90,7 +90,7 @@ def ofed(
     """ib_core.ko and ib_uverbs.ko: the second exports ib_(un)register_peer_memory_client.
 
     Its build leaves /usr/src/ofa_kernel/ARCH/KERNEL/Module.symvers, as OFED's does, and asks
-    which kernel runs unless KVERSION says otherwise.
+    which kernel runs unless KVERSION says otherwise, and its own package below /var/lib/dkms.
     """
     stub = Stub(package, version)
     folder = box.path(f"usr/src/{package}-{version}")
@@ -104,7 +104,10 @@ def ofed(
         "keep-symvers.sh",
     ):
         _lay(f"ofed/{name}", folder / name, values)
-    lines = ['PRE_BUILD="configure.sh"', 'POST_BUILD="keep-symvers.sh ${arch} ${kernelver}"']
+    lines = [
+        f'PRE_BUILD="configure.sh {package} {version}"',
+        'POST_BUILD="keep-symvers.sh ${arch} ${kernelver}"',
+    ]
     _configure(folder, stub, ["ib_core", "ib_uverbs"], _MAKE, lines)
     return stub
 

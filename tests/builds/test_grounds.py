@@ -79,7 +79,7 @@ def test_a_sandbox_is_unmounted_after_a_failure_and_with_mounts_of_a_tests_own(
 def test_all_that_a_command_started_ends_with_it() -> None:
     with Sandbox.of("bookworm") as box:
         with pytest.raises(subprocess.TimeoutExpired):
-            box.shell("sleep 1000 & echo $! > /pid; wait", limit_s=1)
+            box.shell("sleep 1000 & echo $! > /pid; wait", limit_s=10)
         process = Path("/proc", box.read("/pid").strip(), "stat")
         # A killed process dies once it gets a processor.
         end = time.monotonic() + 10

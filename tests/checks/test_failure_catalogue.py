@@ -35,6 +35,8 @@ SEEN = (
     ("dpll", "dpll.c:12:5: error: invalid use of undefined type 'struct dpll_pin'"),
     ("namespace", "ERROR: modpost: module nvidia uses symbol dma_buf_get from namespace DMA_BUF,"
      " but does not import it."),
+    ("older-peer-memory", "a.c:7:1: error: variable 'nv_mem_client_ex' has incomplete type"),
+    ("mlnxofedinstall", "Failed to build MLNX_OFED_LINUX for 6.14.0-37-generic"),
     ("newer-kernel", "nv-pci.c:223:10: error: too few arguments to function 'pci_resize_resource'"),
     ("newer-kernel", "nv.c:9:5: error: implicit declaration of function ‘follow_pfn’; did you"
      " mean ‘follow_pte’? [-Werror=implicit-function-declaration]"),

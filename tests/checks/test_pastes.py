@@ -69,6 +69,12 @@ KALLSYMS = (
     "$ sudo grep ib_register_peer_memory_client /proc/kallsyms\n"
     "ffffffffc0e4a2c0 T ib_register_peer_memory_client\t[ib_core]\n"
 )
+ROWS = "    Remapped Rows\n        Uncorrectable Error     : 1\n        Pending        : {}\n"
+NCCL_WARN = "gpu01:1:2 [0] misc/x.cc:1 NCCL WARN {}\n"
+LANES = (
+    "[1765333150.123456] [a:1:2]  ucp_worker.c:1912 UCX  INFO  w inter-node cfg#2 am({0})  "
+    "ka(tcp/a)\n"
+)
 LOADED = "peermem.bound peermem.loadable peermem.loaded peermem.provider peermem.unknown_symbol"
 # DKMS's words around a failed build, and what Ubuntu's crash reporter says in the midst of them.
 VOLTA = (
@@ -158,6 +164,21 @@ def judged(text: str, folder: Path) -> tuple[str, str]:
             id="rdma-not-allocatable",
         ),
         pytest.param(
+            "LAST SEEN  TYPE     REASON            OBJECT      MESSAGE\n"
+            "9m         Warning  FailedScheduling  pod/job-1   0/3 nodes are available: 3 "
+            "Insufficient rdma/hca.\n",
+            "ctr.rdma_devices",
+            "",
+            id="events-of-a-pod-that-waits-for-rdma",
+        ),
+        pytest.param(
+            "# nvidia-smi topo -m\n\tGPU0\tNIC0\tCPU Affinity\nGPU0\t X \tPIX\t0-3\n"
+            "NIC0\tPIX\t X \t\n# nvidia-smi -L\nGPU 0: NVIDIA H100 (UUID: GPU-1)\n",
+            "",
+            "pcie.distance",
+            id="another-answer-at-roots-prompt",
+        ),
+        pytest.param(
             "$ setpci -s 17:00.0 ECAP_ACS+6.w\n001d\n$ setpci -s 18:00.0 ECAP_ACS+6.w\n0000\n",
             "",
             "",
@@ -203,6 +224,145 @@ def judged(text: str, folder: Path) -> tuple[str, str]:
             id="no-fabric-manager-and-no-nvswitch-told",
         ),
         pytest.param(TWO_CLIENTS, "peermem.legacy_conflict", LOADED, id="nv_peer_mem-too"),
+        pytest.param(ROWS.format("Yes"), "gpu.ecc", "", id="rows-that-wait-for-a-reset"),
+        pytest.param(ROWS.format("No"), "", "", id="rows-of-one-gpu-and-nobody-knows-of-others"),
+        pytest.param(
+            "    Fabric\n        State      : Completed\n        Status     : Invalid State\n",
+            "nvidia.fabric_state",
+            "",
+            id="fabric-that-a-gpu-did-not-join",
+        ),
+        pytest.param(
+            "        GPU Recovery Action           : Node Reboot\n",
+            "gpu.reset",
+            "",
+            id="what-the-driver-asks-for",
+        ),
+        pytest.param(
+            "terminate called\n  what():  CUDA init: system not yet initialized\n",
+            "nvidia.fabricmanager",
+            "",
+            id="cuda-802",
+        ),
+        pytest.param(
+            NCCL_WARN.format("Call to ibv_reg_mr_iova2 failed with error Bad address"),
+            "nccl.log rdma.registration",
+            "",
+            id="nccl-that-was-refused-memory",
+        ),
+        pytest.param(
+            NCCL_WARN.format("NET/OFI Unable to register memory (type = 2) for device 1. RC: -22"),
+            "nccl.log rdma.registration",
+            "",
+            id="efa-that-was-refused-memory",
+        ),
+        pytest.param(
+            NCCL_WARN.format("NET/OFI Could not register dummy buffer for flush, dev: 3"),
+            "nccl.log rdma.registration",
+            "",
+            id="efa-without-a-buffer-to-flush-by",
+        ),
+        pytest.param(
+            NCCL_WARN.format("NET/OFI GDR disabled on GDR-supported instance type p5.48xlarge"),
+            "nccl.log",
+            "",
+            id="efa-that-could-and-does-not",
+        ),
+        pytest.param(
+            "fabric manager config file item: BIND_INTERFACE_IP has an invalid value\n",
+            "nvidia.fabricmanager",
+            "",
+            id="fabric-manager-without-its-settings",
+        ),
+        pytest.param(
+            "[Nov 09 2026 08:00:01] [ERROR] [tid 7] No matching network interface found for any IP "
+            "addresses in the node configuration file /etc/nodes\n",
+            "nvidia.imex",
+            "",
+            id="imex-that-is-not-in-its-own-list",
+        ),
+        pytest.param(
+            "/x/nv_peer_mem.c:47:15: error: unknown type name 'peer_memory_client_ex'\n",
+            "dkms.last_failure",
+            "",
+            id="nv_peer_mem-newer-than-its-ofed",
+        ),
+        pytest.param(
+            "Failed to build MLNX_OFED_LINUX for 6.14.0-37-generic\n",
+            "dkms.last_failure",
+            "",
+            id="mlnxofedinstall",
+        ),
+        pytest.param(
+            "[09-Nov-26_08:00:01] Verifying loaded modules will not prevent driver restart\n"
+            "[09-Nov-26_08:00:02] Module ib_core is used and will FAIL driver reload, aborting\n",
+            "ctr.rdma_devices",
+            "",
+            id="mofed-whose-modules-are-held",
+        ),
+        pytest.param(
+            "Unloading NVIDIA driver kernel modules...\nCould not unload NVIDIA driver kernel "
+            "modules, driver is in use\nUnloading NVIDIA driver kernel modules...\n"
+            "Loading NVIDIA driver kernel modules...\nDone, now waiting for signal\n",
+            "",
+            "",
+            id="a-driver-s-pod-that-came-up-at-last",
+        ),
+        pytest.param(
+            "2026/11/09 08:00:01 Fetching EFA devices.\n"
+            "2026/11/09 08:00:01 Error to get IB device: x. No valid EFA devices found\n",
+            "ctr.rdma_devices",
+            "",
+            id="efa-plugin-without-devices",
+        ),
+        pytest.param(
+            "2026/11/09 08:00:01 device: rdmap1s0,uverbs0,/sys/class/infiniband_verbs/uverbs0,/x\n"
+            "2026/11/09 08:00:01 Registered device plugin with Kubelet\n",
+            "",
+            "",
+            id="efa-plugin-with-one",
+        ),
+        pytest.param(
+            " 09-11-2026 08:00:01:7 [pid=4 tid=4] NOTICE  a:7 running in compatible mode\n",
+            "gds.nvidia_fs",
+            "",
+            id="cufile-that-copies",
+        ),
+        pytest.param(
+            " DRIVER CONFIGURATION:\n NVMe               : Unsupported\n"
+            " Userspace RDMA     : Unsupported\n",
+            "gds.nvidia_fs",
+            "",
+            id="gdscheck-cut-on-both-sides-and-no-storage",
+        ),
+        pytest.param(
+            "&&&& RUNNING basic_a\n&&&& PASSED basic_a\n", "", "", id="gdrcopy-tests-of-many"
+        ),
+        pytest.param(
+            "&&&& PASSED basic_a\n&&&& FAILED basic_b\n", "gdrcopy.driver", "", id="gdrcopy-fails"
+        ),
+        pytest.param(
+            "[    9.100000] gdrdrv:__gdrdrv_pin_buffer:nvidia_p2p_get_pages(va=7f00 len=65536) "
+            "failed [ret = -22]\n",
+            "gdrcopy.driver",
+            "",
+            id="gdrdrv-that-could-not-pin",
+        ),
+        pytest.param(LANES.format("tcp/eth0"), "traffic.pair", "", id="ucx-between-nodes-by-tcp"),
+        pytest.param(LANES.format("rc_mlx5/mlx5_0:1"), "", "", id="ucx-between-nodes-by-rc"),
+        pytest.param(
+            "[    9.100000] efa 0000:3b:00.0: probe with driver efa failed with error -22\n",
+            "rdma.devices",
+            "",
+            id="an-hca-that-its-driver-gave-up",
+        ),
+        pytest.param(
+            "Events:\n  Warning  FailedScheduling  4s  default-scheduler  0/2 nodes are available: "
+            "2 Insufficient rdma/hca.\n",
+            "ctr.rdma_devices",
+            "",
+            id="events-without-their-pod",
+        ),
     ],
 )
 def test_what_an_expert_reads_in_it(text: str, fails: str, passes: str, tmp_path: Path) -> None:

@@ -106,6 +106,8 @@ def found(check: str, text: str) -> Finding:
                      "max_mr_size", id="more-than-the-adapter-takes"),
         pytest.param(PERFTEST.format("NVIDIA H100"), PAIR, BROKEN, "no peer memory",
                      "path.selected", id="perftest-without-its-title"),
+        pytest.param(PERFTEST.format("NVIDIA H100"), REGISTRATION, BROKEN, "perftest: GPU memory",
+                     MODULE, id="perftest-that-was-refused-memory"),
         pytest.param(PERFTEST.format("NVIDIA GeForce RTX 4090"), PAIR, BROKEN,
                      "of NVIDIA GeForce RTX 4090", "no setting of the node", id="perftest-geforce"),
         pytest.param("Couldn't allocate MR with error=93\n", PAIR, BROKEN, "by dma-buf",

@@ -23,6 +23,8 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file = tmp_path / "made"
     file.write_bytes(b"box")
     monkeypatch.setattr(boxing, "box", lambda _, __: file)
+    monkeypatch.setattr(boxing, "exported", lambda _, __, ___: file)
+    monkeypatch.setattr(boxing, "login", lambda: file)
     monkeypatch.setattr(boxing, "missing", lambda _: ())
     return file
 
@@ -37,6 +39,25 @@ def test_the_box_is_put_where_it_was_asked_for(
     said = capsys.readouterr()
     assert said.out == f"{out}\n"
     assert f"vagrant box add --force --name gdr-toolkit/debian12 {out}" in said.err
+
+
+def test_another_form_comes_with_the_key_to_log_in_by(
+    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made.chmod(0o600)
+    out = tmp_path / "acs.ova"
+    assert run({"name": "acs", "form": "ova", "out": str(out)}) is ExitCode.OK
+    key = tmp_path / "acs.ova.key"
+    assert (out.read_bytes(), key.read_bytes()) == (b"box", b"box")
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert capsys.readouterr().out == f"{out}\n"
+
+
+def test_a_form_that_there_is_not_is_told_with_those_there_are(
+    made: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run({"form": "vdi"}) is ExitCode.USAGE
+    assert "forms: vagrant, ova, oci, qcow2" in capsys.readouterr().err
 
 
 def test_a_dry_run_makes_nothing(made: Path, tmp_path: Path) -> None:

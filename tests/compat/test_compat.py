@@ -11,6 +11,7 @@ import pytest
 from tests.evidence.build import node, rdma_core
 from tests.evidence.frames import ABSENT, Override
 from toolkit.checks.consumers.path import dmabuf_nic_gap
+from toolkit.compat import reader
 from toolkit.compat.reader import (
     DATA,
     Compat,
@@ -73,6 +74,21 @@ VERSIONS = (
     *("2.4.8", "2.9.6", "2.9.8", "2.12.12", "2.13.4", "2.18.3", "2.21.5", "2.22.3", "2.23.4"),
     *("2.24.3", "2.26.2", "2.27.3", "2.27.7", "2.28.3", "2.29.7", "2.30.7", "2.99"),
 )
+
+
+def test_a_table_of_ours_is_read_once_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def table(_folder: Path, name: str) -> tuple[str]:
+        asked.append(name)
+        return (name,)
+
+    monkeypatch.setattr(reader, "_table", table)
+    ours = shipped.__wrapped__()
+    assert asked == []
+    found = [getattr(ours, each)[0] for each in ("cuda", "hcas", "cuda")]
+    assert (found, asked) == (["cuda", "hcas", "cuda"], ["cuda", "hcas"])
+    assert not hasattr(ours, "gpus")
 
 
 @pytest.mark.parametrize("version", VERSIONS)

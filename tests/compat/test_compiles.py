@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dev.compiled import FILE, CompiledPair, as_csv, read_pairs, rows_of_pairs
 from dev.compiles import (
     DRIVERS,
     KERNELS,
@@ -130,6 +131,34 @@ def test_a_row_that_denies_what_the_vendor_builds_is_counted_as_wrong() -> None:
     assert held_back(built, 1, replace(COMPAT, compiles=()))["right"] == 3
     never = replace(lie, releases="")
     assert held_back(built, 1, replace(COMPAT, compiles=(never,)))["wrong"] == 3
+
+
+def compiled(kernel: str, works: str, note: str = "") -> CompiledPair:
+    version = "550.163.01"
+    return CompiledPair("2026-11-28", "driver", "open", version, kernel, "gcc 12", works, note)
+
+
+def test_neighbours_that_compiled_alike_are_one_row_and_nothing_beyond_them() -> None:
+    kernels = ("6.12.95+deb13-amd64", "6.12.96+deb13-amd64", "6.12.117+deb13-amd64")
+    pairs = [compiled(kernels[0], "yes"), compiled(kernels[2], "no", "nv-pci.c: too few arguments")]
+    pairs.insert(0, compiled(kernels[1], "yes"))
+    table = replace(COMPAT, compiles=tuple(rows_of_pairs(read_pairs(as_csv(pairs)))))
+    found = [
+        None if row is None else (row.works, str(row.basis))
+        for row in (
+            table.compile_row("driver", "550.163.01", f"6.12.{number}+deb13-amd64", "open")
+            for number in (94, 95, 96, 97, 117, 118)
+        )
+    ]
+    assert found == [None, (True, "build"), (True, "build"), None, (False, "build"), None]
+    assert table.compile_row("driver", "550.163.02", kernels[0], "open") is None
+    assert table.compile_row("driver", "550.163.01", kernels[0], "proprietary") is None
+
+
+def test_what_was_compiled_stands_in_the_table() -> None:
+    there = {row.id for row in COMPAT.compiles}
+    rows_ = rows_of_pairs(read_pairs(FILE.read_text("utf-8")))
+    assert [row.id for row in rows_ if row.id not in there] == []
 
 
 def test_the_command_counts_and_says_which_file_it_wants(

@@ -127,7 +127,9 @@ NCCL = {
     "nccllog/ocp_r760xa_a40_gdr_on.txt": Case(passes=("nccl.log",)),
     "nccllog/2.30.3_net_socket_channels.txt": Case(fails="nccl.log", words="(?i)socket|TCP"),
     "nccllog/ofi_register_rail_einval.txt": Case(
-        fails="nccl.log", words="Unable to register memory.*Invalid argument"
+        fails="rdma.registration",
+        words="Unable to register memory.*Invalid argument",
+        also={"nccl.log": "Unable to register memory"},
     ),
     "nccllog/gke_a4_gib_plugin_gdr_on.txt": Case(passes=("nccl.log",)),
     "nccltest/a4_b200_aligned_8nic.txt": Case(lacks={"traffic.collective": RATE}),

@@ -7,8 +7,9 @@ there is read in review; to accept it, run these tests with GDR_ACCEPT=1 in the 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import pytest
 
 from tests.evidence.build import node
 from toolkit.errors import NoEvidence, NotCollected, Unparsable
-from toolkit.evidence import Evidence
+from toolkit.evidence import Evidence, State
 from toolkit.facts.fact import fact
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.ethtool import EthtoolSaid
@@ -63,8 +64,8 @@ def lines(name: str, value: object) -> Iterator[str]:
         yield f"{name}: {whole}"
 
 
-def told() -> Iterator[str]:
-    healthy = Node(node())
+def told(evidence: Evidence) -> Iterator[str]:
+    healthy = Node(evidence)
     for name in NAMES:
         if name in LARGE:
             continue
@@ -75,10 +76,43 @@ def told() -> Iterator[str]:
 
 
 def test_the_facts_of_the_healthy_node() -> None:
-    text = "\n".join(told()) + "\n"
+    text = "\n".join(told(node())) + "\n"
     if os.environ.get("GDR_ACCEPT") == "1":
         KEPT.write_text(text)
     assert text == KEPT.read_text()
+
+
+# Here each line is read as it is: the probe wrote it, and it may end with a path, or a file did.
+EXACT = {
+    "acpi-bytes", "acpi-tables", "acs-units", "aer", "dkms-tree", "dmesg", "exports", "headers",
+    "initramfs", "kernel-config", "kernel-configs", "kernels", "libraries", "limits",
+    "modprobe-config", "modprobe-files", "module-state", "openibd-log", "openibd-state",
+    "pci-links", "peermem-elf", "peermem-params", "perftest", "rdma-modinfo", "rebuild-hooks",
+    "service-limits", "sources", "symvers", "tools", "trusted-keys", "verbs-libraries",
+}  # fmt: skip
+SYSFS = {"infiniband", "pci", "pci-links", "pci-resources"}  # there an address is a file's name
+ADDRESS = re.compile(r"\b(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\b")
+
+
+@pytest.mark.parametrize(
+    ("exact", "change"),
+    [
+        pytest.param(EXACT, lambda text: text.replace("\n", " \t\n"), id="blanks-end-a-line"),
+        pytest.param(
+            SYSFS, lambda text: ADDRESS.sub(lambda found: found[0].upper(), text), id="upper-case"
+        ),
+    ],
+)
+def test_how_a_text_is_set_changes_no_fact(exact: set[str], change: Callable[[str], str]) -> None:
+    whole = node()
+    frames = {
+        key: frame
+        if key in exact or frame.state is not State.OK
+        else replace(frame, text=change(frame.text))
+        for key, frame in whole.frames.items()
+    }
+    assert frames != whole.frames
+    assert list(told(Evidence(frames, whole.complete))) == list(told(whole))
 
 
 # What holds where nothing was given; of all else the first frame that is missed is named.

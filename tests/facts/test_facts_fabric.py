@@ -170,12 +170,51 @@ def test_the_memory_of_an_instance_is_not_that_of_its_gpu() -> None:
         pytest.param("", id="nothing"),
         pytest.param("NVIDIA-SMI has failed\n", id="failed"),
         pytest.param("Driver Version : 535.1\nAttached GPUs : 0\n", id="no-gpu"),
-        pytest.param(smi_q().split("GPU 00000000:9A")[0], id="one-of-two"),
     ],
 )
-def test_an_incomplete_answer_is_refused(text: str) -> None:
+def test_an_answer_without_a_gpu_is_refused(text: str) -> None:
     with pytest.raises(Unparsable, match="nvidia-smi -q"):
         parse_smi_query(text)
+
+
+def test_of_a_cut_answer_the_gpus_shown_count_and_what_it_lacks_is_said() -> None:
+    report = parse_smi_query(smi_q().split("GPU 00000000:9A")[0])
+    assert ([each.address for each in report.gpus], report.lacks) == (
+        ["0000:18:00.0"],
+        "1 of 2 GPUs",
+    )
+
+
+def test_sections_without_a_gpu_are_one_gpu_s_until_one_comes_again() -> None:
+    rows = "    Remapped Rows\n        Pending : {}\n--\n"
+    report = parse_smi_query(rows.format("No") + rows.format("Yes"))
+    assert [dict(each.health.repairs) for each in report.gpus] == [
+        {"Remapped Rows, Pending": "No"},
+        {"Remapped Rows, Pending": "Yes"},
+    ]
+    assert report.lacks
+
+
+@pytest.mark.parametrize(
+    ("state", "use", "now", "slow"),
+    [
+        pytest.param("P0", "97 %", "8x", "x8 of x16", id="half-a-slot"),
+        pytest.param("P0", "97 %", "16x", "PCIe 3 of PCIe 5", id="an-older-generation"),
+        pytest.param("P8", "0 %", "8x", "", id="idle"),
+        pytest.param("P0", "N/A", "8x", "", id="nobody-says-that-it-works"),
+    ],
+)
+def test_the_link_of_a_gpu_at_work_is_told_by_nvidia_smi(
+    state: str, use: str, now: str, slow: str
+) -> None:
+    text = (
+        "Driver Version : 550.1\nAttached GPUs : 1\nGPU 00000000:3B:00.0\n    PCI\n"
+        "        GPU Link Info\n            PCIe Generation\n                Max : 5\n"
+        "                Current : 3\n            Link Width\n                Max : 16x\n"
+        f"                Current : {now}\n    Performance State : {state}\n"
+        f"    Utilization\n        Gpu : {use}\n"
+    )
+    assert parse_smi_query(text).gpus[0].link == slow
 
 
 CSV = (

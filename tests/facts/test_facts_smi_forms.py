@@ -126,13 +126,11 @@ def test_xml_that_is_cut_after_any_line_is_refused(at: int) -> None:
         parse_smi_query(f"{text}\n<nvidia_smi_log>" if "<nvidia_smi_log" not in text else text)
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [("<attached_gpus>1", "<attached_gpus>2"), ('id="00000000:3B:00.0"', 'id="GPU-1"')],
-)
-def test_xml_that_names_not_every_gpu_is_refused(old: str, new: str) -> None:
+def test_xml_that_names_not_every_gpu_is_refused_or_says_what_it_lacks() -> None:
     with pytest.raises(Unparsable):
-        parse_smi_query(XML.replace(old, new))
+        parse_smi_query(XML.replace('id="00000000:3B:00.0"', 'id="GPU-1"'))
+    two = parse_smi_query(XML.replace("<attached_gpus>1", "<attached_gpus>2"))
+    assert two.lacks == "1 of 2 GPUs"
 
 
 def test_nvlinks_of_cards_with_bridges() -> None:

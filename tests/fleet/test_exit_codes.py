@@ -8,14 +8,13 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests import invoked
-from tests.fleet.links import Mute, free_port
+from tests.fleet.links import Mute
 from tests.fleet.nodes import LOCKING
 from toolkit.cli.options import Said
 from toolkit.cli.verb import guarded
@@ -142,11 +141,12 @@ def test_70_for_a_bug_of_ours_without_a_traceback(capsys: pytest.CaptureFixture[
 
 
 def test_130_after_ctrl_c_with_the_results_so_far(tmp_path: Path) -> None:
-    refused = free_port()
-    with Mute() as mute:
-        hosts = f"127.0.0.1:{mute.port},root@127.0.0.1:{refused}"
+    with Mute() as mute, socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # bound and not listening: refused
+        hosts = f"root@127.0.0.1:{silent.getsockname()[1]},127.0.0.1:{mute.port}"
+        one_by_one = ("--hosts", hosts, "--fanout", "1", "--json")
         with subprocess.Popen(
-            [sys.executable, "-m", "toolkit.cli", "doctor", "--hosts", hosts, "--json"],
+            [sys.executable, "-m", "toolkit.cli", "doctor", *one_by_one],
             env=os.environ | {"XDG_STATE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)},
             cwd=tmp_path,
             stdin=subprocess.DEVNULL,
@@ -154,10 +154,9 @@ def test_130_after_ctrl_c_with_the_results_so_far(tmp_path: Path) -> None:
             stderr=subprocess.PIPE,
             text=True,
         ) as controller:
-            assert mute.wait_for_client(60)
-            time.sleep(0.5)  # the other host has been refused by then
+            assert mute.wait_for_client(60)  # and the other host has been refused
             controller.send_signal(signal.SIGINT)
             out, _ = controller.communicate(timeout=60)
     assert controller.returncode == ExitCode.INTERRUPTED
     states = [host["state"] for host in json.loads(out)["hosts"]]
-    assert states == ["error", "out of reach"]
+    assert states == ["out of reach", "error"]

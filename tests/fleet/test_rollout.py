@@ -130,11 +130,13 @@ def test_a_canary_that_fails_stops_everything_and_undo_leaves_nothing(nodes: Nod
 def test_a_second_rollout_is_told_who_is_at_work_and_ctrl_c_finishes_the_node(
     nodes: Nodes,
 ) -> None:
-    with begun(nodes) as first:
+    go = nodes.folder / "go"  # the first node is not given back before that
+    with begun(nodes, "--undrain", f"until [ -e {go} ]; do sleep 0.1; done # {{host}}") as first:
         wait_for(lambda: changed(nodes, NAMES[0]))
         with begun(nodes) as second:
             _, said = second.communicate(timeout=300)
         first.send_signal(signal.SIGINT)
+        go.touch()
         out, stopped = first.communicate(timeout=300)
     assert second.returncode == ExitCode.STOPPED, said
     assert f"{told(nodes)['id']} of " in said or "is at work on" in said

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,18 +27,19 @@ LIMIT_S = 60
 
 
 @contextmanager
-def served(folder: Path, nodes: str = NODES) -> Iterator[subprocess.Popen[str]]:
+def served(
+    folder: Path, nodes: str = NODES, program: tuple[str, str] = ("-m", "toolkit.cli")
+) -> Iterator[subprocess.Popen[str]]:
     """The verb as a process of its own, once all nodes answer."""
     with subprocess.Popen(
-        [sys.executable, "-m", "toolkit.cli", "demo", "--serve", str(folder), "--hosts", nodes],
+        [sys.executable, *program, "demo", "--serve", str(folder), "--hosts", nodes],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         text=True,
     ) as process:
         try:
             assert process.stdout is not None
-            said = [process.stdout.readline() for _ in range(len(nodes.split(",")) + 2)]
-            assert "up until Ctrl-C" in said[-1]
+            assert any("up until Ctrl-C" in line for line in process.stdout)
             yield process
         finally:
             process.kill()
@@ -77,6 +79,22 @@ def test_ansibles_modules_run_there(fleet: Path, tmp_path: Path) -> None:
     for name, loaded in LOADED.items():
         (line,) = (each for each in shell.text.split("\n") if each.startswith(f"{name} |"))
         assert ("nvidia_peermem" in line) is loaded, shell.text
+
+
+def test_without_an_sftp_server_transfers_are_refused_and_ansible_does_without(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "fleet"
+    unknown = "from toolkit.demo import serve; serve._SFTP_AT = ()"
+    program = f"{unknown}; from toolkit.cli import main; main()"
+    with served(folder, "demo1", ("-c", program)) as process:
+        words = ("sftp", "-F", str(folder / "ssh_config"), "-b", "-", "demo1")
+        done = subprocess.run(words, input="pwd\n", capture_output=True, text=True, check=False)
+        assert "subsystem request failed" in done.stderr
+        asked = ("ansible", "-i", str(folder / "hosts.ini"), "demo1", "-m", "ping")
+        assert '"ping": "pong"' in Ansible(tmp_path, tmp_path).run(*asked).text
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(LIMIT_S) == ExitCode.OK
 
 
 @pytest.mark.parametrize("name", LOADED)
@@ -124,7 +142,8 @@ def test_what_a_killed_one_has_left_is_ended_and_removed_by_the_next(tmp_path: P
         run(*ssh, "setsid sleep 600 >/dev/null 2>&1 </dev/null & touch mark", cwd=tmp_path)
         process.send_signal(signal.SIGKILL)
     (folder / "mine").touch()
-    left = _running(folder)
+    while len(left := _running(folder)) > 2:  # a session that ended is served for a moment more
+        time.sleep(0.05)
     assert len(left) == 2  # sshd, and what was put into the background
     reading = ("tail", "-f", str(folder / "sshd/demo1.log"))
     with (

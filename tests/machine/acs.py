@@ -27,13 +27,13 @@ def spaces(guest: Guest) -> dict[str, str]:
 
 
 def control(space: str) -> int:
-    """The ACS control register, which the table puts at 106h; -1 without the capability."""
+    """The ACS control register, which the table puts at 14Eh; -1 without the capability."""
     data = bytes.fromhex(space)
-    return int.from_bytes(data[0x106:0x108], "little") if data[0x100] == 0x0D else -1
+    return int.from_bytes(data[0x14E:0x150], "little") if data[0x148] == 0x0D else -1
 
 
 def without_acs(space: str) -> str:
-    return space[: 2 * 0x106] + space[2 * 0x108 :]
+    return space[: 2 * 0x14E] + space[2 * 0x150 :]
 
 
 def assert_off_on_the_path_alone(before: dict[str, str], now: dict[str, str], left: int) -> None:

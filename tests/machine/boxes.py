@@ -55,13 +55,13 @@ class Cases:
     said: str
 
 
-def suites(guest: Guest, profile: str) -> Cases:
+def suites(guest: Guest, profile: str, *more: str) -> Cases:
     """``pytest --pyargs toolkit.suites`` against a machine."""
     report = guest.folder / "cases.xml"
     reach = ("--hosts", guest.name, "--ssh-config", str(guest.ssh_config))
     words = ("-p", "no:cacheprovider", "-q", f"--junitxml={report}", f"--gdr-profile={profile}")
     done = subprocess.run(
-        (*RUN, "--pyargs", "toolkit.suites", *reach, *words),
+        (*RUN, "--pyargs", "toolkit.suites", *reach, *words, *more),
         cwd=ROOT,
         env=os.environ | {"GDR_PATIENCE": str(factor())},
         capture_output=True,

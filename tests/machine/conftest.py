@@ -44,7 +44,7 @@ from tests.laws import NIGHT
 from tests.machine.pool import Guests
 
 # Eight nodes that move bytes in one emulated guest take minutes.
-collect_ignore = [] if NIGHT else ["test_fabric.py"]
+collect_ignore = [] if NIGHT else ["test_fabric.py", "test_appliance.py"]
 
 
 def _told() -> Generator[None, None, None]:

@@ -94,7 +94,7 @@ def test_what_there_is_is_named_and_not_without_end() -> None:
     with pytest.raises(TransportError, match="gpu1: docker a: No such container: a") as why:
         refuse_missing("gpu1", evidence(missing, Frame("inside/others", State.OK, "x", names)))
     assert why.value.hint.startswith("there is: job0, job1, ")
-    assert why.value.hint.endswith("job7, and 4 more")
+    assert why.value.hint.endswith("job7 and 4 more")
     with pytest.raises(TransportError) as why:
         refuse_missing("gpu1", evidence(missing, Frame("inside/others", State.OK, "x", "a\nb\n")))
     assert why.value.hint == "there is: a, b"

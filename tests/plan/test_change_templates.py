@@ -31,6 +31,7 @@ VALUES = {
     "version": "580.126.16",
     "id": "0a1b2c3d4e5f",
     "entry": "gnulinux-simple-3c1f5a52",
+    "menu": "/boot/grub/grub.cfg",
     "add": '"pci=config_acs=0;1" iommu=pt',
     "drop": "iommu=soft",
 }

@@ -66,8 +66,9 @@ def test_a_row_without_a_rule_is_blocked_in_one_sentence(monkeypatch: pytest.Mon
 
 
 def test_a_row_that_reads_drop_ins_has_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
-    command = ("grub-mkconfig", "-o", "/boot/grub/grub.cfg")
-    add(monkeypatch, replace(ROW, bootloader=command))
+    menu = "/boot/grub/grub.cfg"
+    command = ("grub-mkconfig", "-o", menu)
+    add(monkeypatch, replace(ROW, bootloader=command, bootloader_files=(menu,)))
     assert calls(frames(TRANSLATED, OTHER)) == [f"UPDATE_BOOTLOADER {' '.join(command)}"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import date
 
 import pytest
@@ -26,13 +27,14 @@ from tests.unit.planning import (
     placed,
     plan_for,
     rocky,
+    sles,
 )
 from toolkit.checks.all import ALL, BY_ID
 from toolkit.errors import Unsupported
 from toolkit.facts.node.node import Node
 from toolkit.plan.artefact import Trigger
 from toolkit.plan.artefacts import ARTEFACTS
-from toolkit.plan.change import Action
+from toolkit.plan.change import Action, When
 from toolkit.plan.plan import make_plan
 from toolkit.want import Iommu, PeerPath, Role, Waiver, Want
 
@@ -154,12 +156,21 @@ def test_grubby_takes_away_what_the_file_no_longer_asks_for() -> None:
     ]
 
 
-def test_grubby_is_not_let_put_ours_in_the_place_of_somebody_elses() -> None:
-    plan = plan_for(TRANSLATED | rocky(f"{NO_PT} iommu=force"))
+@pytest.mark.parametrize(
+    ("menu", "hint"),
+    [
+        pytest.param(rocky, "--args='iommu=force,pt'", id="grubby"),
+        pytest.param(sles, "pbl --add-option 'iommu=force,pt' && pbl --config", id="pbl"),
+    ],
+)
+def test_a_tool_is_not_let_put_ours_in_the_place_of_somebody_elses(
+    menu: Callable[[str], dict[str, Override]], hint: str
+) -> None:
+    plan = plan_for(TRANSLATED | menu(f"{NO_PT} iommu=force"))
     assert not plan.changes
     (blocked,) = plan.blocked
     assert "iommu=force is in the boot configuration" in blocked.reason
-    assert "--args='iommu=force,pt'" in blocked.hint
+    assert hint in blocked.hint
 
 
 def test_what_is_done_already_waits_for_no_value_of_somebody_elses() -> None:
@@ -168,13 +179,28 @@ def test_what_is_done_already_waits_for_no_value_of_somebody_elses() -> None:
     assert not plan.blocked
 
 
-def test_on_suse_kernel_arguments_are_the_operators() -> None:
-    plan = plan_for(TRANSLATED | {"os-release": 'ID="sles"\nVERSION_ID="15.6"\n'})
-    assert plan.empty
-    assert [each.artefact for each in plan.blocked] == ["boot.arguments-suse"]
-    assert "pbl --add-option iommu=pt" in plan.blocked[0].hint
-    assert "pbl --config, and reboot" in plan.blocked[0].hint
-    assert "iommu=pt" in plan.blocked[0].hint
+def test_on_suse_pbl_is_told_and_takes_back_what_the_file_no_longer_asks_for() -> None:
+    path = "/etc/gdr-toolkit/kernel-arguments"
+    old = placed({path: "# ours\nintel_iommu=on iommu=pt\n"})
+    assert [each.path for each in plan_for(TRANSLATED | sles(NO_PT)).changes] == [path]
+    assert calls(TRANSLATED | sles(NO_PT)) == [
+        "UPDATE_BOOTLOADER pbl --add-option iommu=pt --config"
+    ]
+    [act] = plan_for(TRANSLATED | sles(NO_PT) | old).acts
+    assert act.call == (
+        "UPDATE_BOOTLOADER pbl --del-option intel_iommu=on --add-option iommu=pt --config"
+    )
+    assert act.undo == ((When.KEPT, ("pbl", "--add-option", "intel_iommu=on", "--config")),)
+    assert act.keeps == ("/boot/grub2/grub.cfg", "/etc/default/grub")
+    menu = act.keeps[0]
+    assert act.names == ((menu, "vmlinu"), (menu, "iommu=pt")), "a line that pbl left as it was"
+
+
+def test_a_menu_of_suse_that_is_made_from_another_file_is_the_operators() -> None:
+    plan = plan_for(TRANSLATED | rocky(NO_PT) | {"os-release": sles(NO_PT)["os-release"]})
+    [blocked] = plan.blocked
+    assert blocked.artefact == "boot.arguments-suse"
+    assert "pbl --add-option iommu=pt && pbl --config, and reboot" in blocked.hint
 
 
 def test_a_module_that_nothing_loads_is_loaded_now_and_at_boot() -> None:

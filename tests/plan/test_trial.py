@@ -7,7 +7,16 @@ import pytest
 from tests.evidence.build import KERNEL, node
 from tests.evidence.frames import ABSENT, Override
 from tests.evidence.healthy_boot import grub
-from tests.unit.planning import NO_PT, TRANSLATED, frames, placed, plan_for, rocky
+from tests.unit.planning import (
+    NO_PT,
+    TRANSLATED,
+    calls,
+    frames,
+    placed,
+    plan_for,
+    rocky,
+    sles,
+)
 from toolkit.checks.all import ALL
 from toolkit.facts.boot.next_boot import Loader, TrialOutcome, parse_loader, parse_trials
 from toolkit.facts.node.node import Node
@@ -19,6 +28,7 @@ from toolkit.want import Iommu, Want
 
 DROP_IN = "/etc/default/grub.d/zz-gdr-toolkit.cfg"
 PLACED = placed({DROP_IN: 'GRUB_CMDLINE_LINUX="${GRUB_CMDLINE_LINUX:+$GRUB_CMDLINE_LINUX }a=b"\n'})
+WELL = f"{NO_PT} iommu=pt"
 RHEL = TRANSLATED | rocky(NO_PT)
 UBUNTU_WAITS = (  # as 00_header has it, with GRUB_RECORDFAIL_TIMEOUT=-1; its else is not read
     'grub/grub.cfg:if [ "${recordfail}" = 1 ] ; then\ngrub/grub.cfg:  set timeout=-1\n'
@@ -50,6 +60,27 @@ def test_a_changed_line_is_tried_and_until_then_nothing_is_sent() -> None:
         "UPDATE_BOOTLOADER grub-editenv - set next_entry=gdr-toolkit-trial",
     ]
     assert plan.trying.changes[0].path == "/etc/grub.d/42_gdr-toolkit"
+
+
+def test_on_suse_its_own_menu_is_made_by_its_own_tool_and_is_what_the_trial_copies() -> None:
+    plan = plan_for(TRANSLATED | sles(NO_PT))
+    assert plan.trying is not None
+    assert [each.call for each in plan.trying.acts] == [
+        "UPDATE_BOOTLOADER pbl --config",
+        "UPDATE_BOOTLOADER grub2-editenv - set next_entry=gdr-toolkit-trial",
+    ]
+    [entry] = plan.trying.changes
+    assert entry.path == "/etc/grub.d/42_gdr-toolkit"
+    assert "\nwas=${GDR_ROOT:-}/boot/grub2/grub.cfg\n" in entry.text
+    assert {file for file, _ in plan.trying.acts[0].names} == {"/boot/grub2/grub.cfg"}
+
+
+@pytest.mark.parametrize(("menu", "again"), [({}, "update-grub"), (sles(WELL), "pbl --config")])
+def test_a_trial_that_was_left_goes_from_the_menu_too(
+    menu: dict[str, Override], again: str
+) -> None:
+    left = placed({"/etc/grub.d/42_gdr-toolkit": "#!/bin/sh\n"})
+    assert calls(menu | left)[-1] == f"UPDATE_BOOTLOADER {again}"
 
 
 def test_the_same_line_has_the_same_name_and_another_has_another() -> None:

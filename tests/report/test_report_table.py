@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import toolkit
-from toolkit.report.table import labelled, wrapped
+from toolkit.report.table import labelled, shortened, wrapped
 
 HOME = Path(toolkit.__file__).parent
 COMMAND = (
@@ -44,3 +44,8 @@ def test_nobody_else_breaks_lines() -> None:
         and "textwrap" in {getattr(node, "module", ""), *(each.name for each in node.names)}
     }
     assert using == {"report/table.py"}
+
+
+@pytest.mark.parametrize(("width", "shown"), [(2, "a…"), (3, "ab…"), (4, "abcd"), (5, "abcd")])
+def test_what_a_column_cannot_hold_ends_in_an_ellipsis(width: int, shown: str) -> None:
+    assert shortened("abcd", width) == shown

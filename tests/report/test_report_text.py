@@ -82,6 +82,16 @@ def test_the_hint_of_the_finding_goes_before_the_general_fix() -> None:
     assert "fix       do just this" in text
 
 
+def test_a_repair_can_be_copied_as_it_stands() -> None:
+    ill = failed("x", expected="y", hint="reload --hosts NODE, then on NODE: modprobe z")
+    near = [judged(f"gpu{at}", acs__redirect=ill) for at in (1, 2)]
+    assert "fix       reload --hosts gpu[1-2], then on gpu[1-2]: modprobe z" in told(*near)
+    far = [judged(f"a-very-long-name-of-a-node-{at}x{at * 7}", acs__redirect=ill) for at in (1, 2)]
+    assert "fix       reload --hosts NODE, then on NODE: modprobe z" in told(*far)
+    [text] = [replace(each, text=True) for each in near[:1]]
+    assert "reload --hosts NODE, then on NODE: modprobe z; NODE is the" in told(text)
+
+
 def test_passes_are_counted_not_listed() -> None:
     text = told(HEALTHY)
     assert "kernel.version" not in text

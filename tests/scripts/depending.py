@@ -101,8 +101,8 @@ def process(root: Path, pid: int, name: str, *targets: str, uid: int = 1000) -> 
 # What a kernel and its tools do with modules, in a tree: who is used stays.
 _RMMOD = """#!/bin/sh
 cd "$GDR_ROOT" || exit
-[ ! -e slow ] || sleep 0.5
 echo "rmmod $1" >>calls
+if grep -qsx "$1" stays; then until [ -e go ]; do sleep 0.05; done; fi
 if grep -qsx "$1" refuses; then echo "rmmod: ERROR: Module $1 is in use" >&2; exit 1; fi
 if [ -e away ]; then : >gone; fi
 grep -v "^$1 " proc/modules >modules.new

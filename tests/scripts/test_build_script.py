@@ -40,13 +40,19 @@ GOOD = {
 }
 
 
-def run_steps(shell: tuple[str, ...], at: Path, limit: str = "60", **steps: str) -> str:
+HANGS = "while [ -e $AT ]; do sleep 0.2; done"  # what is left of it ends with the test's folder
+
+
+def script_of(steps: dict[str, str], limit: str = "60") -> str:
     """build.sh with steps of our own."""
     functions = "".join(f"{name}() {{ {body}; }}\n" for name, body in (GOOD | steps).items())
     build = parts("build.sh").replace("/mnt/", "$AT/")
     given = f"kernel={KERNEL} package=p version=1 limit={limit} silence=10\n"
-    script = parts("frames.sh", "hashes.sh") + build + given + functions + "build\n"
-    done = say(shell, script, AT=str(at))
+    return parts("frames.sh", "hashes.sh") + build + given + functions + "build\n"
+
+
+def run_steps(shell: tuple[str, ...], at: Path, limit: str = "60", **steps: str) -> str:
+    done = say(shell, script_of(steps, limit), AT=str(at))
     assert not re.sub(r".* Killed .*\n", "", done.stderr)  # as bash tells of its children
     return done.stdout
 
@@ -83,7 +89,10 @@ def test_a_step_that_kills_itself_is_no_success(shell: tuple[str, ...], tmp_path
 
 
 def test_a_step_that_hangs_is_ended(shell: tuple[str, ...], tmp_path: Path) -> None:
-    text = run_steps(shell, tmp_path, limit="2", make_it="echo begun; sleep 30")
+    begun = "$AT/begun"  # the time is up as soon as it hangs
+    clock = f"if [ -e {begun} ]; then echo 2; else echo 0; fi"
+    hangs = f"echo begun; : >{begun}; {HANGS}"
+    text = run_steps(shell, tmp_path, limit="2", seconds=clock, make_it=hangs)
     came = read_outcome(text, INPUTS)
     assert isinstance(came, BuildFailure)
     assert "not done after 2 s" in came.found
@@ -95,34 +104,41 @@ def test_lines_come_as_they_are_said_and_dots_meanwhile(
 ) -> None:
     """Those of make.log too, which DKMS moves away when the build succeeds."""
     log = "$AT/dkms/p/1/build/make.log"
-    first = f"mkdir -p $AT/dkms/p/1/build; echo CC one >{log}; sleep 2"
-    body = f"{first}; mv {log} $AT/log; echo CC two >>$AT/log; sleep 0.3"
-    text = run_steps(shell, tmp_path, make_it=body)
-    lines = text.split("\n")
-    assert lines.index("|CC one") < lines.index(".") < lines.index("|CC two")
-    assert isinstance(read_outcome(text, INPUTS), Built)
+    wait = "until [ -e $AT/{} ]; do sleep 0.05; done"  # until what was said before is heard
+    first = f"mkdir -p $AT/dkms/p/1/build; echo CC one >{log}; {wait.format('dot')}"
+    body = f"{first}; mv {log} $AT/log; echo CC two >>$AT/log; {wait.format('two')}"
+    with begun(shell, script_of({"make_it": body}), tmp_path) as child:
+        assert child.stdout is not None
+        lines = []
+        for line in iter(child.stdout.readline, b""):
+            lines.append(line.decode())
+            if line == b".\n" and "|CC one\n" in lines:
+                (tmp_path / "dot").touch()
+            if line == b"|CC two\n":
+                (tmp_path / "two").touch()
+    assert isinstance(read_outcome("".join(lines), INPUTS), Built)
 
 
 def test_a_build_ends_when_nobody_listens(shell: tuple[str, ...], tmp_path: Path) -> None:
     """Without SIGPIPE: the first process of a namespace is not ended by signals."""
-    functions = "".join(f"{name}() {{ {body}; }}\n" for name, body in GOOD.items())
-    functions += "make_it() { sleep 30; touch $AT/went-on; }\n"
-    build = parts("build.sh").replace("/mnt/", "$AT/")
-    given = f"kernel={KERNEL} package=p version=1 limit=60 silence=10\n"
-    script = parts("frames.sh", "hashes.sh") + build + given + functions + "build\n"
-    script = f"trap '' PIPE\n{script}"
-    child = subprocess.Popen(
-        [*shell, "-s"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        env={"PATH": os.environ["PATH"], "AT": str(tmp_path)},
-    )  # fmt: skip
-    assert child.stdin is not None
+    script = script_of({"make_it": HANGS})
+    child = begun(shell, f"trap '' PIPE\n{script}", tmp_path)
     assert child.stdout is not None
-    child.stdin.write(script.encode())
-    child.stdin.close()
     while b"= make.output" not in child.stdout.readline():
         pass
     child.stdout.close()
-    assert child.wait(20) != 0
+    assert child.wait(60) != 0
+
+
+def begun(shell: tuple[str, ...], script: str, at: Path) -> subprocess.Popen[bytes]:
+    child = subprocess.Popen(
+        [*shell, "-s"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        env={"PATH": os.environ["PATH"], "AT": str(at)},
+    )  # fmt: skip
+    assert child.stdin is not None
+    child.stdin.write(script.encode())
+    child.stdin.close()
+    return child
 
 
 # --- what is composed ----------------------------------------------------------------------

@@ -171,7 +171,7 @@ def test_a_script_cut_off_touches_nothing(node: Tree) -> None:
 
 
 def test_it_goes_on_to_its_end_without_its_controller(node: Tree) -> None:
-    put(node.root, "slow", "1\n")
+    put(node.root, "stays", "nvidia_uvm\n")
     text = reach.script(node.look(), OUT, IN)
     with subprocess.Popen(
         [*node.shell, "-s"],
@@ -184,16 +184,22 @@ def test_it_goes_on_to_its_end_without_its_controller(node: Tree) -> None:
         assert run.stdout is not None
         run.stdin.write(text)
         run.stdin.close()
-        while not node.calls:
-            time.sleep(0.05)
+        _amid(node)
         run.stdout.close()
+        put(node.root, "go", "")
         run.wait(60)
     assert len(node.calls) == 6
     assert set(IN) <= set(node.loaded)
 
 
+def _amid(node: Tree) -> None:
+    """Once the second module is on its way out, where it stays until it may go."""
+    while "rmmod nvidia_uvm" not in node.calls:
+        time.sleep(0.05)
+
+
 def test_who_is_stopped_amid_the_work_puts_back_what_went(node: Tree) -> None:
-    put(node.root, "slow", "1\n")
+    put(node.root, "stays", "nvidia_uvm\n")
     text = reach.script(node.look(), OUT, IN)
     with subprocess.Popen(
         [*node.shell, "-s"],
@@ -205,9 +211,9 @@ def test_who_is_stopped_amid_the_work_puts_back_what_went(node: Tree) -> None:
         assert run.stdin is not None
         run.stdin.write(text)
         run.stdin.close()
-        while not node.calls:
-            time.sleep(0.05)
+        _amid(node)
         run.terminate()
+        put(node.root, "go", "")
         assert run.wait(60) == 5
     assert "rmmod nvidia" not in node.calls
     assert set(IN) <= set(node.loaded)
@@ -232,11 +238,8 @@ def test_a_node_whose_address_stays_away_reboots(node: Tree) -> None:
     )
     done, _ = reach.carry_out(node, text)
     assert done.rebooting
-    for _ in range(100):
-        if "systemctl reboot" in node.calls:
-            break
+    while "systemctl reboot" not in node.calls:
         time.sleep(0.1)
-    assert "systemctl reboot" in node.calls
     put(node.root, "proc/sys/kernel/random/boot_id", "another\n")  # lets its watcher go
 
 

@@ -62,12 +62,14 @@ menuentry 'Ubuntu' --class ubuntu --unrestricted $menuentry_id_option 'gnulinux-
 NEW = {"id": "0a1b2c", "add": 'iommu=pt "pci=config_acs=0@a;1@b" gdr_toolkit.trial=0a1b2c'}
 
 
-def entry(folder: Path, shell: str, menu: str, **values: str) -> list[str]:
+def entry(
+    folder: Path, shell: str, menu: str, at: str = "/boot/grub/grub.cfg", **values: str
+) -> list[str]:
     """What the generator prints where grub.cfg is ``menu``."""
-    grub = folder / "boot/grub"
-    grub.mkdir(parents=True, exist_ok=True)
-    (grub / "grub.cfg").write_text(menu)
-    text = render_text("boot/trial.sh.j2", NEW | {"drop": ""} | values)
+    path = folder / at[1:]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(menu)
+    text = render_text("boot/trial.sh.j2", NEW | {"drop": "", "menu": at} | values)
     done = subprocess.run(
         [*SHELLS[shell], "-s"],
         input=text,

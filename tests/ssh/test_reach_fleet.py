@@ -40,14 +40,17 @@ def test_no_host_is_no_outcome() -> None:
 
 
 def test_at_most_fanout_hosts_are_at_work_at_once() -> None:
-    at_work, most, lock = 0, 0, threading.Lock()
+    at_work, most, lock, full = 0, 0, threading.Lock(), threading.Event()
 
     def busy(host: Host) -> str:
         nonlocal at_work, most
         with lock:
             at_work += 1
             most = max(most, at_work)
-        time.sleep(0.02)
+            if at_work == 3:
+                full.set()
+        assert full.wait(60), "fewer than it may have"
+        time.sleep(0.02)  # in which a fourth would be seen
         with lock:
             at_work -= 1
         return host.name

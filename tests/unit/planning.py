@@ -99,6 +99,12 @@ def plan_for(changed: Mapping[str, Override], want: Want | None = None) -> Plan:
     return make_plan(here, {each.id: each(here, want) for each in ALL}, want)
 
 
+def sles(arguments: str) -> dict[str, Override]:
+    """The frames of a SUSE node whose boot entry has these arguments."""
+    entries = grub(arguments).replace("grub/grub.cfg:", "grub2/grub.cfg:")
+    return {"os-release": 'ID="sles"\nVERSION_ID="15.6"\nID_LIKE="suse"\n', "boot-entries": entries}
+
+
 def calls(changed: Mapping[str, Override], want: Want | None = None) -> list[str]:
     """The commands of the plan, as the node would note them."""
     return [act.call for act in plan_for(changed, want).acts]

@@ -364,3 +364,15 @@ def test_a_shell_in_a_container_is_of_the_same_node(tmp_path: Path) -> None:
     assert [(n, sorted(e.frames)) for n, e in read_saved(file)] == [
         ("ticket", ["dmesg", "rdma-link"])
     ]
+
+
+def test_what_an_excerpt_of_a_kernel_log_leaves_out_is_one_paragraph(
+    gdr: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "t.txt").write_text(
+        "$ dmesg | grep mlx5\n[   11.2] mlx5_core 0000:1a:00.0: firmware version: 28.43.2026\n"
+    )
+    shown = gdr("doctor", "t.txt").stdout
+    assert shown.count("not told by this kernel log") == 1
+    told = {line[9:].split(" ")[0] for line in shown.split("\n")}
+    assert told.isdisjoint({"pcie.link", "pcie.hostbridge", "iommu.cmdline", "gpu.xid"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,8 @@ def hello(c):
 ns = Collection(hello)
 ns.add_collection(verbs(), name="gdr")
 """
+ONE_LINE = "from gdr_toolkit import namespace\n"
+HOSTS = "doctor has no option --host|did you mean --hosts? "
 TESTS = "def test_one(): assert True\n"
 PLUGIN = ("pytest", "-q", "-p", "gdr_toolkit.pytest_plugin", "-p", "no:cacheprovider")
 
@@ -101,3 +104,29 @@ def test_the_verbs_are_a_namespace_in_a_collection_of_ones_own(tmp_path: Path) -
     assert "invoke gdr.plan --hosts demo-iommu shows" in done.stderr
     told = run(tmp_path, "invoke", "gdr.explain", "--help").stdout
     assert "gdr.explain" in told
+
+
+@pytest.mark.parametrize(
+    ("tasks", "words", "said"),
+    [
+        pytest.param(ONE_LINE, "doctor --host a", HOSTS, id="option"),
+        pytest.param(ONE_LINE, "docter", "docter is no verb|did you mean doctor?", id="verb"),
+        pytest.param(TASKS, "gdr.doctor --host a", f"gdr.{HOSTS}", id="beside-others"),
+    ],
+)
+def test_a_mistyped_line_of_plain_invoke_ends_as_ours_do(
+    tasks: str, words: str, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "tasks.py").write_text(tasks)
+    done = run(tmp_path, "invoke", *words.split())
+    assert (done.returncode, done.stdout) == (ExitCode.USAGE, "")
+    error, _, meant = said.partition("|")
+    assert done.stderr.startswith(f"error: {error}\n next: {meant}"), done.stderr
+
+
+@pytest.mark.parametrize("words", ["hello --hosts a", "helo"])
+def test_a_mistyped_line_of_others_is_invokes_own(words: str, tmp_path: Path) -> None:
+    (tmp_path / "tasks.py").write_text(TASKS)
+    done = run(tmp_path, "invoke", *words.split())
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(r"No idea what '.*' is!\n", done.stderr)

@@ -58,8 +58,28 @@ def test_a_bridge_leads_to_all_that_is_below_it() -> None:
 
 def test_of_acs_only_the_bits_of_its_capability_can_be_written() -> None:
     value, mask = _functions(pcitree.build(SMALL).data)["0001:10:01.0"]
-    assert struct.unpack_from("<IHH", value, 0x100) == (0x0001000D, 0x1F, 0x1D)
-    assert struct.unpack_from("<IHH", mask, 0x100) == (0, 0, 0x1F)
+    assert struct.unpack_from("<IHH", value, 0x148) == (0x0001000D, 0x1F, 0x1D)
+    assert struct.unpack_from("<IHH", mask, 0x148) == (0, 0, 0x1F)
+
+
+def test_the_extended_list_begins_at_100h_and_leads_to_each_capability_once() -> None:
+    functions = _functions(pcitree.build(SMALL).data)
+    chains = {}
+    for address, (value, _) in functions.items():
+        at, found = 0x100, []
+        while at:
+            (header,) = struct.unpack_from("<I", value, at)
+            found.append(header & 0xFFFF)
+            at = header >> 20
+        chains[address] = found
+    assert chains == {
+        "0001:10:01.0": [0x0001, 0x000D],
+        "0001:11:00.0": [0x0001],
+        "0001:12:00.0": [0x0001, 0x000D],
+        "0001:13:00.0": [0x0001],
+        "0001:12:03.0": [0x0001, 0x000D],
+        "0001:14:00.0": [0x0001, 0x000F],
+    }
 
 
 def test_a_bar_tells_its_size_by_the_bits_that_stay_zero() -> None:
@@ -67,11 +87,19 @@ def test_a_bar_tells_its_size_by_the_bits_that_stay_zero() -> None:
     assert struct.unpack_from("<Q", mask, 0x18)[0] == ~((128 << 30) - 1) & (1 << 64) - 1
 
 
+def test_msix_is_the_second_of_the_list_and_only_its_switches_can_be_written() -> None:
+    text = SMALL.replace("        gpu\n", "        gpu msix=6\n")
+    value, mask = _functions(pcitree.build(text).data)["0001:13:00.0"]
+    assert struct.unpack_from("<BB", value, 0x40) == (0x10, 0x80)
+    assert struct.unpack_from("<BBH", value, 0x80) == (0x11, 0, 5)
+    assert struct.unpack_from("<BBHII", mask, 0x80) == (0, 0, 0xC000, 0, 0)
+
+
 def test_words_say_what_is_unlike_the_usual() -> None:
     value, _ = _functions(pcitree.build(SMALL).data)["0001:14:00.0"]
     assert struct.unpack_from("<HH", value) == (0x15B3, 0x101D)
     assert struct.unpack_from("<H", value, 0x40 + 0x12)[0] & 0x3FF == 4 | 8 << 4
-    assert struct.unpack_from("<IHH", value, 0x100) == (0x0001000F, 0x20, 0x8000)
+    assert struct.unpack_from("<IHH", value, 0x158) == (0x0001000F, 0x20, 0x8000)
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,14 @@ def test_a_tree_over_two_nodes_of_numa_finds_both() -> None:
     assert "-fw_cfg" not in _words(Spec())
 
 
+def test_as_in_virtualbox_it_is_a_guest_with_a_scsi_disk() -> None:
+    words = _words(Spec(virtualbox=True))
+    assert ",+hypervisor," in words
+    assert "-smbios" not in words
+    assert "virtio-scsi-pci -device scsi-hd,drive=disk" in words
+    assert "virtio-blk-pci" not in words
+
+
 def test_only_a_state_that_qemu_can_write_down_is_gone_on_from() -> None:
     assert Spec(iommu="intel").resumable
     assert not Spec(iommu="amd").resumable

@@ -46,6 +46,7 @@ def judged(want: Want, evidence: Evidence) -> Judged:
     [
         pytest.param("rdma.port", "", ["rdma.port"], id="an-id"),
         pytest.param("kernel.config", "", ["dmabuf", "infiniband", "p2pdma", "modsig"], id="part"),
+        pytest.param("rdma.port,between.mtu", "between.ofed", ["port"], id="between-nodes"),
         pytest.param("acs.*, iommu.b*", "acs.mask", ["boot", "redirect", "persistence"], id="both"),
     ],
 )
@@ -68,6 +69,8 @@ def test_what_is_skipped_is_all_but_that() -> None:
         pytest.param("", "peermen.*", "--skip: no check 'peermen.*'", "peermem?", id="topic"),
         pytest.param(",", "", "--only ',' names no check", "lists them", id="none"),
         pytest.param("rdma", "rdma", "leave no check", "fewer", id="nothing-left"),
+        pytest.param("between", "", "leaves no check of a node", "rdma", id="between-alone"),
+        pytest.param("between.mtv", "", "no check 'between.mtv'", "between.mtu?", id="between"),
     ],
 )
 def test_a_name_that_no_check_has_is_refused_with_the_one_meant(

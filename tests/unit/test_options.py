@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.invoked import PATH, ROOT, gdr
-from toolkit.cli.options import refuse_saved_hosts
+from toolkit.cli.options import Said, refuse_saved_hosts
 from toolkit.errors import ExitCode, UsageError
 
 
@@ -91,3 +91,9 @@ def test_a_report_goes_into_a_pipe_and_leaves_it_there(tmp_path: Path) -> None:
     finally:
         os.close(reader)
     assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize("check", [False, True])
+@pytest.mark.parametrize("dry", [False, True])
+def test_nothing_is_changed_with_check_or_with_dry(check: bool, dry: bool) -> None:
+    assert Said({"check": check}, dry).looks is (check or dry)

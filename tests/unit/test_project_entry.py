@@ -21,6 +21,8 @@ WORDS = [sys.executable, "-P", str(ROOT / "dev"), "--search-root", str(ROOT)]
         ("doctor --zzz", "doctor has no option --zzz", "X --help doctor"),
         ("doctor --hosts", "--hosts needs a value", "X --help doctor"),
         ("docter --hosts a", "docter is no verb", "did you mean doctor? X --list"),
+        ("docter --hosts demo", "docter is no verb", "did you mean doctor? X --list"),
+        ("--help docter", "docter is no verb", "did you mean doctor? X --list"),
         ("no-such-verb", "no-such-verb is no verb", "X --list"),
         ("--wrong", "--wrong is no option", "X --list"),
     ],

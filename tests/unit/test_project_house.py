@@ -151,7 +151,7 @@ def test_a_tree_is_measured_with_its_options_and_its_starts(
 ) -> None:
     monkeypatch.setattr(house, "STARTS", {"--help": 20})
     row = {each.name: each for each in house.started(ROOT)}
-    assert row["options of one verb"].what[0].startswith("bios ")
+    assert row["options of one verb"].what[0].startswith("provision ")
     assert 0 < row["modules at --help"].value <= 20
 
 

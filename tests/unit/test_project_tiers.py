@@ -296,15 +296,26 @@ def test_a_test_runs_once_and_is_counted(
     assert (tmp_path / "ran").read_text() == "x"
 
 
-LATE = Step("slow", ("sh", "-c", "echo slow begins; sleep 0.3; echo slow ends"))
-SOON = Step("quick", ("sh", "-c", "echo quick; false"))
-
-
 def test_steps_side_by_side_print_whole_and_in_their_order_of_ending(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tiers_ = (Tier("lint", "", (LATE, SOON), together=True),)
+    """The first ends once the second, which ends by itself, has been printed."""
+    told = tmp_path / "told"
+    wait = f"echo slow begins; until [ -e {told} ]; do sleep 0.05; done; echo slow ends"
+    late, soon = (
+        Step(name, ("sh", "-c", line))
+        for name, line in (("slow", wait), ("quick", "echo quick; false"))
+    )
+    tiers_ = (Tier("lint", "", (late, soon), together=True),)
     monkeypatch.setattr(run, "provide", lambda: None)
+    say = run.say
+
+    def heard(text: str) -> None:
+        say(text)
+        if text.endswith("\nquick"):
+            told.touch()
+
+    monkeypatch.setattr(run, "say", heard)
     assert run.in_order(tiers_, run.Asked(jobs=2)) is ExitCode.FAILED
     said = capsys.readouterr().err
     assert "slow begins\nslow ends\n" in said

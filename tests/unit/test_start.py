@@ -16,11 +16,11 @@ from toolkit.errors import UsageError
 
 ROOT = Path(__file__).parents[2]
 HEAVY = "jinja2 sushy elftools rich paramiko toolkit.verbs.connect toolkit.checks.kernel.forecast"
-HEAVY += " toolkit.verbs.workers multiprocessing"
+HEAVY += " toolkit.verbs.workers multiprocessing unittest.mock asyncio ssl"
 COUNTED = """
 import sys
-from toolkit.cli import main
 sys.argv = ["gdr", *sys.argv[1:]]
+from toolkit.cli import main
 code = 0
 try:
     main()

@@ -204,7 +204,9 @@ def test_a_report_goes_to_standard_output_and_pipes(seen: Path) -> None:
         told, _, rest = shell(words, seen).stdout.partition("<?xml")
         assert "demo-acs" in told, "it is written behind what was printed"
         assert rest.rstrip().endswith("</testsuites>")
-    ended = shell("gdr doctor --from evidence --junit >(cat > piped); sleep 1; cat piped", seen)
+    whole = "until [ -e whole ]; do sleep 0.05; done; cat piped"
+    asked = "gdr doctor --from evidence --junit >(cat > piped; touch whole)"
+    ended = shell(f"{asked}; {whole}", seen)
     assert ended.stdout.rstrip().endswith("</testsuites>")
 
 

@@ -163,3 +163,19 @@ def test_a_limit_that_makes_no_sense_is_refused(tmp_path: Path, table: str) -> N
     site.write_text(f"[rollout]\n{table}\n")
     with pytest.raises(UsageError, match="rollout"):
         Want.load("peermem", site=site)
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_site_says_whether_packages_may_be_installed(tmp_path: Path, told: bool) -> None:
+    site = tmp_path / "site.toml"
+    site.write_text(f"[packages]\ninstall = {str(told).lower()}\n")
+    assert Want.load("auto", site=site).packages is told
+    assert not Want.load("auto").packages
+
+
+@pytest.mark.parametrize("table", ["install = 1", 'install = "true"', "", "install = true\nx = 1"])
+def test_anything_else_about_packages_is_refused(tmp_path: Path, table: str) -> None:
+    site = tmp_path / "site.toml"
+    site.write_text(f"[packages]\n{table}\n")
+    with pytest.raises(UsageError, match="packages must have install"):
+        Want.load("auto", site=site)

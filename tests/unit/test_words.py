@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolkit.plural import counted, figure, sized
+from toolkit.plural import counted, figure, first_of, sized
 
 
 @pytest.mark.parametrize(
@@ -51,3 +51,20 @@ def test_bytes_are_whole_mebibytes(count: int, said: str) -> None:
 )
 def test_a_figure_has_three_digits_and_never_an_exponent(value: float, said: str) -> None:
     assert figure(value) == said
+
+
+@pytest.mark.parametrize(
+    ("words", "most", "said"),
+    [
+        ((), 1, ""),
+        (("a",), 1, "a"),
+        (("a", "b"), 1, "a and 1 more"),
+        (("a", "b"), 2, "a, b"),
+        (("a", "b", "c", "d"), 2, "a, b and 2 more"),
+    ],
+)
+def test_a_long_list_is_its_first_words_and_how_many_are_left(
+    words: tuple[str, ...], most: int, said: str
+) -> None:
+    assert first_of(words, most) == said
+    assert first_of(words, most, "; ") == said.replace(",", ";")

@@ -55,7 +55,7 @@ JOB = user(7, "python3", UVERBS, "/dev/nvidia0")
         pytest.param([user(9, "nvidia-persiste", "/dev/nvidia0", uid=0)], "", id="a-daemon"),
         pytest.param([user(9, "ibdiagnet", "/dev/infiniband/umad0", uid=0)], "", id="a-tool"),
         pytest.param(
-            [user(pid, "a.out", UVERBS) for pid in range(20, 28)], ", and 5 more", id="many"
+            [user(pid, "a.out", UVERBS) for pid in range(20, 28)], " and 5 more", id="many"
         ),
     ],
 )

@@ -42,6 +42,7 @@ from toolkit.facts.node.node import Node
 from toolkit.facts.recall import Answers
 from toolkit.groups import Wants
 from toolkit.hosts.host import fold
+from toolkit.plural import first_of
 
 _MANY = 4000  # answers kept of one question
 
@@ -165,8 +166,7 @@ class Disagreement:
     @property
     def found(self) -> str:
         """ "0000:19:00.0: 1500; the others: 4200"."""
-        many = len(self.items) > 2
-        where = f"{self.items[0]} and {len(self.items) - 1} more" if many else ", ".join(self.items)
+        where = first_of(self.items, 1 if len(self.items) > 2 else 2)
         return f"{where and f'{where}: '}{self.value}; the others: {self.norm}"
 
 

@@ -214,6 +214,10 @@ def selection(only: str, skip: str, own: Sequence[Check] = ()) -> Selection:
     """
     found = Selection(_meant("--only", only, own), _meant("--skip", skip, own))
     if not any(map(found.has, _ids(own))):
+        if not skip:  # such as between.mtu, which needs the nodes to be judged
+            raise UsageError(
+                f"--only {only} leaves no check of a node", hint="name one of them too: rdma, pcie"
+            )
         raise UsageError(
             f"--only {only} and --skip {skip} leave no check" if only else "--skip leaves no check",
             hint="name fewer of them with --skip",
@@ -223,6 +227,12 @@ def selection(only: str, skip: str, own: Sequence[Check] = ()) -> Selection:
 
 def _ids(own: Sequence[Check]) -> list[str]:
     return [*BY_ID, *(each.id for each in own)]
+
+
+def _between() -> list[str]:
+    from toolkit.checks.agreement import RULES  # noqa: PLC0415 only who leaves checks out pays for it
+
+    return [each.id for each in RULES]
 
 
 def how_far(checks: Selection, own: Sequence[Check] = ()) -> str:
@@ -235,11 +245,12 @@ def how_far(checks: Selection, own: Sequence[Check] = ()) -> str:
 
 def _meant(option: str, names: str, own: Sequence[Check]) -> frozenset[str]:
     found: set[str] = set()
+    selectable = [*_ids(own), *_between()] if names else []
     for name in filter(None, (each.strip() for each in names.split(","))):
         start = name[:-1] if name.endswith("*") else f"{name}."
-        ids = {each for each in _ids(own) if each == name or each.startswith(start)}
+        ids = {each for each in selectable if each == name or each.startswith(start)}
         if not ids:
-            known = {each.partition(".")[0] for each in _ids(own)} | {*_ids(own)}
+            known = {each.partition(".")[0] for each in selectable} | {*selectable}
             near = get_close_matches(name.rstrip(".*"), known, n=1)
             if near:
                 raise UsageError(f"{option}: no check {name!r}", hint=f"did you mean {near[0]}?")

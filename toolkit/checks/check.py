@@ -22,6 +22,7 @@ from toolkit.facts.fact import once
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.devices import Kind
 from toolkit.facts.recall import Answers
+from toolkit.facts.text.pasted_logs import IMPORTED
 from toolkit.plural import counted
 from toolkit.want import PeerPath, Role, Waiver, Want
 
@@ -58,6 +59,7 @@ class Gap(StrEnum):
     NONE = ""
     ROOT = "run as root"
     NOT_COLLECTED = "not part of this evidence"
+    LOG = "not told by this kernel log"  # given as a text: alone, or an excerpt
     LOST = "nvidia-smi gives no answer while a GPU is lost"
     PATH = "which path the node takes is not known: see path.selected"
 
@@ -220,8 +222,10 @@ def _open(node: Node, why: NoEvidence | Unparsable) -> Finding:
     if isinstance(why, NeedsRoot) and not _as_root(node):
         return unknown(f"{Gap.ROOT}: {why}", hint=why.own_hint, gap=Gap.ROOT)
     gap = Gap.LOST if "nvidia-smi" in str(why) and _gpu_lost(node) else Gap.NONE
-    some = isinstance(why, Unparsable) and any(node.filtered(key) for key in node.cited)
-    return unknown(str(why), hint=WHOLE if some else why.own_hint, gap=gap)
+    loose = isinstance(why, Unparsable) and any(
+        IMPORTED in node.sources.source(k) for k in node.cited
+    )
+    return unknown(str(why), hint=WHOLE if loose else why.own_hint, gap=gap)
 
 
 def _gpu_lost(node: Node) -> bool:

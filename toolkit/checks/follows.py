@@ -380,6 +380,7 @@ AFTER: Mapping[str, tuple[tuple[str, Rule], ...]] = {
     "ofed.kernel_match": (("dkms.state", _no_ofed_for),),
     "ofed.headers_link": (("dkms.state", _no_ofed_folder),),
     "rdma.port": (("rdma.devices", devices.no_rdma_device),),
+    **dict.fromkeys(("nccl.log", "traffic.pair"), (("rdma.registration", devices.not_registered),)),
     "pcie.distance": (("hca.count", lambda _n, _w, f: _CARD_LOST if f.hint == LOST else ""),),
     "iommu.boot": (("iommu.passthrough", _no_argument),),
 }

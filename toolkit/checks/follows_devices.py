@@ -57,6 +57,11 @@ def no_rdma_device(node: Node, want: Want, finding: Finding) -> str:
     return "without an RDMA device there is no port" if gone else ""
 
 
+def not_registered(node: Node, want: Want, finding: Finding) -> str:
+    refused = "_reg_" in finding.found or "regist" in finding.found
+    return "what was not registered cannot be sent" if refused else ""
+
+
 def proprietary(node: Node, want: Want, _: Finding) -> str:
     closed = node.driver is not None and node.driver.flavor is not Flavor.OPEN
     return "the proprietary driver has no exporter" if closed else ""

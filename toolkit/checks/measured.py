@@ -61,7 +61,7 @@ def pair(node: Node, want: Want) -> Finding:
     GPUDirect. A deep queue hides ACS redirection: see acs.redirect.
     """
     broken_off = any(not each.of_memory for each in node.verbs_troubles)
-    if not node.perftest_runs and node.ucx_run is None and not broken_off:
+    if not (node.perftest_runs or node.ucx_run or node.ucx_tcp or broken_off):
         return _not_given("ib_write_bw or ucx_perftest")
     from toolkit.checks.traffic.pair import judge  # noqa: PLC0415 see above
 

@@ -8,8 +8,8 @@ import toolkit.cli.start  # noqa: F401 # before the others, which take a second
 import inspect
 import re
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 
 from invoke.config import Config
@@ -19,7 +19,7 @@ from invoke.parser.context import ParserContext
 from invoke.program import Program
 
 from toolkit import __version__
-from toolkit.cli.options import TAKEN, unbared
+from toolkit.cli.options import TAKEN, VerbTask, unbared
 from toolkit.cli.streams import patient_streams
 from toolkit.cli.table import verbs
 from toolkit.errors import ExitCode
@@ -54,8 +54,10 @@ class Gdr(Program):
         print(f"gdr-toolkit {__version__}{own}")
 
     def parse_core(self, argv: list[str] | None) -> None:
-        with self._our_usage_code(sys.argv if argv is None else argv):
+        try:
             super().parse_core(argv)
+        except ParseError as why:
+            raise _ended(why, sys.argv if argv is None else argv) from why
 
     def print_task_help(self, name: str) -> None:
         """As Invoke's, with the command that was called: what is shown can be typed."""
@@ -73,8 +75,16 @@ class Gdr(Program):
         names = self.collection.task_names
         taken = {name: TAKEN.get(name.rpartition(".")[2], ()) for name in names}
         self.core.unparsed[:] = unbared(self.core.unparsed, taken)
-        with self._our_usage_code(self.argv):
+        try:
             super().parse_tasks()
+        except ParseError as why:
+            raise _ended(why, self.argv, [*names]) from why
+
+    def parse_cleanup(self) -> None:
+        try:
+            super().parse_cleanup()
+        except ParseError as why:  # of --help and a name
+            raise _ended(why, self.argv, [*self.collection.task_names]) from why
 
     def _make_parser(self) -> Parser:
         """Of the verbs that the line may name: Invoke copies all options of each that it knows."""
@@ -88,23 +98,43 @@ class Gdr(Program):
         ]
         return Parser(contexts, self.initial_context)
 
-    @contextmanager
-    def _our_usage_code(self, argv: Sequence[str]) -> Iterator[None]:
-        try:
-            yield
-        except ParseError as why:
-            said, hint = _mistyped(str(why), argv)
-            hint = _renamed(argv) or hint
-            if {"image", "--diff"} <= set(argv):  # there it shows what a plan would change
-                hint = f"two images side by side: {program()} image.diff A B"
-            message = f"error: {said}\n next: {hint}"
-            raise Exit(message, code=int(ExitCode.USAGE)) from why
+
+def answer(running: Program) -> None:
+    """Have Invoke's own program end a mistyped line of our verbs as we do; others' it ends itself.
+
+    It is asked while it reads the tasks, and has not read its line.
+    """
+
+    def answered(theirs: Callable[[], None]) -> Callable[[], None]:
+        def parse() -> None:
+            try:
+                theirs()
+            except ParseError as why:
+                tasks = running.collection
+                named = [why.context.name] if why.context and why.context.name else tasks.task_names
+                if not all(isinstance(tasks[each], VerbTask) for each in named):
+                    raise
+                raise _ended(why, sys.argv, [*tasks.task_names]) from why
+
+        return parse
+
+    running.parse_tasks = answered(running.parse_tasks)  # type: ignore[method-assign] # of this one
+    running.parse_cleanup = answered(running.parse_cleanup)  # type: ignore[method-assign] # too
 
 
-def _mistyped(why: str, argv: Sequence[str]) -> tuple[str, str]:
+def _ended(why: ParseError, argv: Sequence[str], verbs: Sequence[str] = ()) -> Exit:
+    """With our exit code, for a line that Invoke cannot read."""
+    verb = (why.context.name if why.context else None) or ""
+    said, hint = _mistyped(str(why), verb, verbs)
+    hint = _renamed(argv) or hint
+    if {"image", "--diff"} <= set(argv):  # there it shows what a plan would change
+        hint = f"two images side by side: {program()} image.diff A B"
+    return Exit(f"error: {said}\n next: {hint}", code=int(ExitCode.USAGE))
+
+
+def _mistyped(why: str, verb: str, verbs: Sequence[str]) -> tuple[str, str]:
     """What is wrong with the line, and the word that was meant, where one is near."""
     unknown = re.fullmatch(r"No idea what '(.+)' is!", why)
-    verb = next((word for word in argv[1:] if word in namespace.task_names), "")
     more = f"{program()} --help {verb}" if verb else f"{program()} --list"
     if unknown is None:
         bare = re.match(r"Flag <Argument: ([\w-]+).*> needed value", why)
@@ -116,7 +146,8 @@ def _mistyped(why: str, argv: Sequence[str]) -> tuple[str, str]:
         known = [f"--{each.name.replace('_', '-')}" for each in taken]
     else:
         said = f"{word} is no {'option' if word.startswith('-') else 'verb'}"
-        known = [*namespace.task_names]
+        more = f"{program()} --list"
+        known = [*verbs]
     near = get_close_matches(word.partition("=")[0], known, 1)
     return said, f"did you mean {near[0]}? {more}" if near else more
 

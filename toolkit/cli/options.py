@@ -358,6 +358,11 @@ class Said:
     # What is to be left behind by no run, however it ends.
     at_end: ExitStack = field(default_factory=ExitStack, compare=False)
 
+    @property
+    def looks(self) -> bool:
+        """Whether nothing is to be changed: --check, or invoke's own --dry."""
+        return self.dry or self.flag("check")
+
     def not_dry(self, what: str, hint: str) -> None:
         """For what cannot be shown without being done.
 

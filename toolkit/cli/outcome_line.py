@@ -125,7 +125,7 @@ def _sick(hosts: set[str], said: Said, whole: int) -> str:
 def _command(verb: str, code: ExitCode, said: Said, hosts: str) -> str:
     """The command and what it shows; "" where none shows more than this run has."""
     within = called_within(verb)
-    if verb == "provision" and (said.flag("check") or said.dry):
+    if verb == "provision" and said.looks:
         verb = "plan"
     # Of a kernel to come no other verb tells, and a name that hides a node leads to none.
     alone = said.flag("next_boot") or said.text("kernel") or said.flag("scrub")

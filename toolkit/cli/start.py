@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 from pathlib import Path
+from types import ModuleType
 
 _PROGRAMS = frozenset({"gdr", "invoke", "inv", "-m"})  # "-m": while python -m toolkit.cli begins
 
@@ -35,6 +36,23 @@ def begin() -> None:
     if here and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
         gc.disable()
+        _import_invoke()
+
+
+def _import_invoke() -> None:
+    """Without unittest.mock: it brings asyncio and TLS, for a class that tests of tasks use.
+
+    That is a third of what a start costs before a verb is known. Who imports it later has it.
+    """
+    name = "unittest.mock"
+    if name in sys.modules:
+        return
+    stand_in = sys.modules[name] = ModuleType(name)
+    vars(stand_in)["Mock"] = object
+    try:
+        import invoke.context  # noqa: F401, PLC0415 see above
+    finally:
+        del sys.modules[name]
 
 
 def over() -> None:

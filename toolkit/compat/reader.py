@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolkit.compat.rows import (
     Breakage,
@@ -75,7 +75,7 @@ DATA = Path(__file__).parent / "data"
 
 @dataclass(frozen=True, slots=True)
 class Compat:
-    """All tables, each in the order of its file."""
+    """All tables, each in the order of its file; those of ours are read when they are asked for."""
 
     drivers: tuple[DriverBranch, ...]
     cuda: tuple[CudaGate, ...]
@@ -89,6 +89,15 @@ class Compat:
     build_failures: tuple[Failure, ...]
     dkms_exits: tuple[DkmsExit, ...]
     compiles: tuple[Compiles, ...]
+
+    if not TYPE_CHECKING:  # else no wrong name would be one
+
+        def __getattr__(self, table: str) -> tuple[Row, ...]:
+            """A slot that nothing was put into, which is so of ``shipped``."""
+            if table not in _KINDS:
+                raise AttributeError(table)
+            object.__setattr__(self, table, _table(DATA, table))
+            return getattr(self, table)
 
     def overlaid(self, tables: object) -> Compat:
         """With a site's rows in place of those of the same id, or behind them.
@@ -233,8 +242,8 @@ _KINDS: dict[str, type[Row]] = {
 
 @lru_cache(maxsize=1)
 def shipped() -> Compat:
-    """The tables that come with the toolkit; read once."""
-    return read(DATA)
+    """The tables that come with the toolkit; each read once: two thirds are for builds alone."""
+    return object.__new__(Compat)
 
 
 @lru_cache(maxsize=4096)
@@ -249,11 +258,14 @@ def read(folder: Path) -> Compat:
 
     :raises ValueError: where a row is not well made, with its table and number.
     """
-    tables: dict[str, Any] = {}  # Any: TOML values have no common type
-    for table in _KINDS:
-        given = read_toml((folder / f"{table}.toml").read_text("utf-8"))
-        tables[table] = tuple(_rows(table, given.get(table)))
+    # Any: which kind of row is whose is beyond a type checker.
+    tables: dict[str, Any] = {table: _table(folder, table) for table in _KINDS}
     return Compat(**tables)
+
+
+def _table(folder: Path, table: str) -> tuple[Row, ...]:
+    given = read_toml((folder / f"{table}.toml").read_text("utf-8"))
+    return tuple(_rows(table, given.get(table)))
 
 
 def _rows(table: str, tables: object) -> list[Row]:

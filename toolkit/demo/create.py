@@ -14,7 +14,7 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from toolkit.demo.disk import disk
+from toolkit.demo.disk import boot_files, disk
 from toolkit.demo.node_files import inside
 from toolkit.demo.nodes import READY, DemoFamily, Recipe, recipe_of
 from toolkit.demo.software import (
@@ -35,9 +35,9 @@ SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # Commands that only some nodes have; every other file of bin is on all of them.
 _DEBIAN = frozenset(
     {"update-grub", "grub-mkconfig", "grub-editenv", "grub-probe"}
-    | {"update-initramfs", "lsinitramfs"}
+    | {"update-initramfs", "lsinitramfs", "apt-cache", "apt-get", "dpkg-query"}
 )
-_RHEL = frozenset({"grubby", "grub2-editenv", "grub2-probe", "dracut", "lsinitrd"})
+_RHEL = frozenset({"grubby", "grub2-editenv", "grub2-probe", "dracut", "lsinitrd", "dnf", "rpm"})
 _ARCH = frozenset({"grub-mkconfig", "grub-editenv", "grub-probe"})
 _PACKAGED = frozenset({"dkms", "ofed_info"})
 _CONF_TAIL = """\
@@ -167,6 +167,11 @@ def packages(recipe: Recipe) -> NodeTree:
     tree = NodeTree()
     for kernel in recipe.kernels:
         _kernel(tree, recipe, kernel)
+    if recipe.offered:
+        newer = NodeTree()
+        _kernel(newer, recipe, recipe.offered)
+        boot_files(newer, recipe, recipe.offered)
+        tree.data(f".node/offered/{recipe.offered}.tar", newer.archive())
     for package in recipe.packages:
         _sources(tree, package)
         for kernel in recipe.built_for:

@@ -84,7 +84,7 @@ def disk(recipe: Recipe) -> NodeTree:
     if recipe.memlock:
         _memlock(tree)
     for kernel in recipe.kernels:
-        _boot_files(tree, recipe, kernel)
+        boot_files(tree, recipe, kernel)
     if recipe.family is DemoFamily.ROCKY:
         _loader_entries(tree, recipe)
     else:
@@ -125,7 +125,7 @@ def _memlock(tree: NodeTree) -> None:
     tree.text("etc/systemd/system.conf.d/rdma.conf", "[Manager]\nDefaultLimitMEMLOCK=infinity\n")
 
 
-def _boot_files(tree: NodeTree, recipe: Recipe, kernel: str) -> None:
+def boot_files(tree: NodeTree, recipe: Recipe, kernel: str) -> None:
     if recipe.family is DemoFamily.ARCH:
         tree.data(f"lib/modules/{kernel}/vmlinuz", b"an image\n")
         tree.text(f"lib/modules/{kernel}/config", _CONFIG)

@@ -79,6 +79,14 @@ class Recipe:
         }[self.family]
 
     @property
+    def offered(self) -> str:
+        """The kernel that its repository has beside those that are installed; "" for none."""
+        return {
+            DemoFamily.UBUNTU: "6.8.0-90-generic",
+            DemoFamily.ROCKY: "5.14.0-570.62.1.el9_6.x86_64",
+        }.get(self.family, "")
+
+    @property
     def module_folder(self) -> str:
         """Where DKMS installs, below /lib/modules/KERNEL."""
         return "extra" if self.family is DemoFamily.ROCKY else "updates/dkms"

@@ -35,14 +35,14 @@ _MARK = "demo-fleet"  # its lock is held by whoever serves the folder
 _MADE = "the folder is ours, too\n"  # what it holds where that is so
 _START_S = 20.0  # sshd listens at once; a busy machine may take its time
 _TRIES = 200
-_SFTP = [f"/usr/{each}/sftp-server" for each in ("lib/openssh", "libexec/openssh", "lib/ssh")]
+# Each family has it elsewhere. internal-sftp is none: a forced command goes before it.
+_SFTP_AT = ("lib/openssh", "libexec/openssh", "lib/ssh", "libexec", "lib/misc")
 _SSHD = """\
 ListenAddress 127.0.0.1:{port}
 HostKey {node}/host_key
 AuthorizedKeysFile {folder}/client_key.pub
 ForceCommand exec {folder}/sshd/{name}
-Subsystem sftp {sftp}
-AllowUsers {user}
+{sftp}AllowUsers {user}
 PermitRootLogin yes
 PasswordAuthentication no
 KbdInteractiveAuthentication no
@@ -210,6 +210,11 @@ def _started(sshd: str, folder: Path, names: tuple[str, ...]) -> dict[str, int]:
     return ports
 
 
+def sftp_server() -> str:
+    """This machine's program for file transfers; "" where it has none, and sshd refuses them."""
+    return shutil.which("sftp-server", path=":".join(f"/usr/{each}" for each in _SFTP_AT)) or ""
+
+
 def _launch(sshd: str, folder: Path, name: str, port: int) -> subprocess.Popen[bytes]:
     node, enter = folder / "nodes" / name, folder / "sshd" / name
     settings = environment(node) | {"PATH": f"{node / 'bin'}:{SYSTEM_PATH}"}
@@ -220,7 +225,7 @@ def _launch(sshd: str, folder: Path, name: str, port: int) -> subprocess.Popen[b
         enter.with_name(f"{name}.view").write_text("".join(_laid(folder, node)))
     enter.write_text(_ENTER.format(exports=exports, view=view, name=name))
     enter.chmod(0o755)
-    sftp = next((each for each in _SFTP if Path(each).exists()), "internal-sftp")
+    sftp = sftp_server()
     config = enter.with_name(f"{name}.conf")
     config.write_text(
         _SSHD.format(
@@ -228,7 +233,7 @@ def _launch(sshd: str, folder: Path, name: str, port: int) -> subprocess.Popen[b
             node=node,
             folder=folder,
             name=name,
-            sftp=sftp,
+            sftp=f"Subsystem sftp {sftp}\n" if sftp else "",
             user=pwd.getpwuid(os.geteuid()).pw_name,
         )
     )

@@ -63,14 +63,20 @@ class Family:
     initramfs: tuple[str, ...]  # command that rebuilds the initramfs of one kernel
     initramfs_file: str
     modules: tuple[str, ...]  # folders that DKMS installs modules into
-    bootloader: tuple[str, ...] = ()  # command that reads our drop-in; () where there is none
+    bootloader: tuple[str, ...] = ()  # command that makes its boot menu; () where there is none
     bootloader_files: tuple[str, ...] = ()  # what changing boot entries rewrites
     grubby: bool = False  # kernel arguments are kept in each boot entry, by grubby
+    pbl: bool = False  # they are kept in /etc/default/grub, by pbl
     systemd: bool = True  # it reads units and drop-ins of ours
     headers: str = "the headers of {kernel}"  # package
     image: str = "the kernel {kernel}"  # package
     open_driver: str = "the open kernel modules"  # package
     driver_source: str = ""  # command that fetches what holds the driver's source, of {version}
+
+    @property
+    def menus(self) -> tuple[str, ...]:
+        """Boot menus that ``bootloader`` makes anew."""
+        return tuple(each for each in self.bootloader_files if each.endswith("/grub.cfg"))
 
 
 FAMILIES = (
@@ -111,6 +117,9 @@ FAMILIES = (
         ("dracut", "-f", "--kver", "{kernel}"),
         "/boot/initrd-{kernel}",
         ("/lib/modules/{kernel}/updates",),
+        ("pbl", "--config"),
+        ("/boot/grub2/grub.cfg", "/etc/default/grub"),
+        pbl=True,
         headers="kernel-default-devel of the same version",
         image="kernel-default",
         open_driver="nvidia-open",
@@ -205,14 +214,18 @@ def with_systemd(family: Family) -> bool:
     return family.systemd
 
 
+def makes_menu(family: Family) -> bool:
+    return bool(family.bootloader)
+
+
 def reads_drop_ins(family: Family) -> bool:
     """The command that makes its boot menu reads /etc/default/grub.d."""
-    return bool(family.bootloader)
+    return makes_menu(family) and not family.pbl
 
 
 def has_grubby(family: Family) -> bool:
     return family.grubby
 
 
-def is_suse(family: Family) -> bool:
-    return family.name == "suse"
+def has_pbl(family: Family) -> bool:
+    return family.pbl

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 
 from toolkit.errors import UsageError
 
@@ -52,6 +53,12 @@ _BARE = (
     r"|(?:DMAR|AMD-Vi|iommu): |nvidia-nvswitch\d+: |nvidia-peermem nv_"
     r"|(?:[\w.-]+ )?kernel: "
     r"(?=\[ *\d|NVRM: |nv|mlx|infiniband|ib_|rdma|DMAR|AMD-Vi|iommu|pci|gdrdrv)"
+)
+# nvidia-smi -q without its head: sections that grep or a hand has left.
+_SMI_SECTION = (
+    r"[ \t]*(?:(?:BAR1|FB) Memory Usage|Remapped Rows|Retired Pages|GPU Link Info|GPU Reset Status"
+    r"|Clocks (?:Event|Throttle) Reasons)[ \t]*$"
+    r"|[ \t]+GPU Recovery Action +: |[ \t]+Fabric[ \t]*\n[ \t]+State +: "
 )
 _CHANNEL = r"[ \t]*\d+(?:\[\w+\])? -> \d+(?:\[\w+\])? \[(?:send|receive)\] via NET/"
 # Of a run that came to no table: linux-rdma/perftest src/*_memory.c, perftest_resources.c.
@@ -114,7 +121,7 @@ KINDS = (
          r"\| NVIDIA-SMI \d"),
     Kind("nvidia-smi-q", "nvidia-smi-q", r"nvidia-smi (?:-q|--query)(?: |$)",
          r"^=+NVSMI LOG=+$|^[ \t]*<nvidia_smi_log>|^Unable to determine the device handle for |"
-         r"^[ \t]*BAR1 Memory Usage[ \t]*$|"
+         rf"^{_SMI_SECTION}|^GPU [0-9A-F]{{8}}:[0-9A-F]{{2}}:[0-9A-F]{{2}}\.\d[ \t]*$|"
          r"^Failed to initialize NVML: "
          r"|^NVIDIA-SMI has failed because |^No devices were found\s*$"),
     Kind("dcgmi-diag", "dcgmi-diag", r"dcgmi diag\b", r"^\| Diagnostic\s+\| Result\b"),
@@ -140,12 +147,20 @@ KINDS = (
     Kind("fabricmanager-log", "fabricmanager-log", r"(?:cat|tail|less) .*fabricmanager\.log\b",
          r"^\[\w{3} \d\d \d{4} [\d:]{8}\] \[(?:INFO|WARNING|ERROR|CRITICAL)\] \[tid \d+\]"
          r"|\bnv(?:idia)?-fabricmanager(?:-start\.sh)?\[\d+\]: "
-         r"|^(?:fabric manager NVIDIA GPU driver interface version |request to query NVSwitch )",
+         r"|^(?:fabric manager (?:NVIDIA GPU driver interface version |config file item: )"
+         r"|request to query NVSwitch )",
          r"\[\w{3} \d\d \d{4} [\d:]{8}\] \[[A-Z]+\] \[tid \d+\]"
          r"|.*\bnv(?:idia)?-fabricmanager(?:-start\.sh)?\[\d+\]: "),
     Kind("peermem-container", "peermem-container", "",
          r"^(?:\S+ )?(?:waiting for mellanox ofed and nvidia drivers|(?:successfully loaded|"
          r"failed to load) nvidia-peermem module)"),
+    Kind("driver-container", "driver-container", "",
+         r"^(?:\[\d\d-[A-Z][a-z]{2}-\d\d_[\d:]{8}\] |=+ NVIDIA Software (?:Installer|Updater) =+"
+         r"|(?:Uns|S)etting driver ready state|No OFED driver found for kernel |Could not unload "
+         r"NVIDIA driver kernel|(?:Unloading|Loading|Installing) NVIDIA driver kernel modules|Done,"
+         r" now waiting for signal|nvidia driver module is already loaded with refcount "
+         r"|subscription-manager is operating in container mode|(?:time=\S+ level=\w+ msg=\"?)?"
+         r"(?:Getting c|C)urrent value of (?:the )?['\"]nvidia\.com/gpu\.deploy\.)"),
     Kind("nvidia-smi-csv", "nvidia-smi-csv", r"nvidia-smi --query-gpu=",
          r"^(?=.*\b(?:pci\.bus_id|driver_version|name|uuid)\b)[\w.]+(?: \[[^]]*\])?(?:, ?[\w.]+"
          r"(?: \[[^]]*\])?){2,}$"),
@@ -167,7 +182,7 @@ KINDS = (
     Kind("openibd", "openibd-said", r"(?:service )?openibd (?:force-)?(?:re)?(?:start|stop)\b",
          r"^(?:(?:Unl|L)oading (?:Mellanox \S+ )?HCA driver\b.*|Failed loading kernel module .*"
          r"|Module \S+ (?:does not exist|(?:does not )?belongs? to) .*)"
-         r"\[ *(?:OK|FAILED|WARNING|done) *\]"),
+         r"\[ *(?:OK|FAILED|WARNING|done) *[\]\[]"),
     Kind("rdma-system", "rdma-system", r"rdma(?: -\w+)* sys\w*\b",
          r"^netns (?:shared|exclusive)\b|^\[\s*\{\s*\"netns\": ?\""),
     Kind("infiniband-nodes", "rdma-nodes-said", r"(?:ls|find)\b.* /dev/infiniband\b",
@@ -188,9 +203,16 @@ KINDS = (
     Kind("ibv-devinfo", "ibv-devinfo", r"(?:(?:docker|podman|srun|kubectl) .* )?ibv_devinfo\b",
          r"^hca_id:\s|^No IB devices found$|^libibverbs: Warning: no userspace device-specific "),
     Kind("ibdev2netdev", "ibdev2netdev", r"ibdev2netdev\b", r"^\S+ +port +\d+ +==> "),
-    Kind("gdscheck", "gdscheck", r"\S*gdscheck\b", r"^[ \t]*GDS release version\b"),
+    Kind("gdscheck", "gdscheck", r"\S*gdscheck\b",
+         r"^[ \t]*(?:GDS release version\b|DRIVER CONFIGURATION:$)"),
+    Kind("cufile-log", "cufile-log", "",
+         r"^[ \t]*\d\d-\d\d-\d{4} [\d:]{8}:\d+ \[pid=\d+ tid=\d+\] [A-Z]+ "),
+    Kind("cuda-said", "cuda-said", "",
+         r"^.{0,300}?(?:\b(?:[Ee]rr(?:or)?|returned|code|failure)\b.{0,60}?\b802\b"
+         r"|(?:: |-> ?|\b[Ee]rror\b.{0,80}?)system not yet initialized)"),
     Kind("gdrcopy-sanity", "gdrcopy-sanity", r"\S*(?:gdrcopy_)?(?:sanity|copybw)\b",
-         r"^Total: \d+, Passed: \d+, Failed: \d+|^write BW: [\d.]+ ?MB/s$",
+         r"^Total: \d+, Passed: \d+, Failed: \d+|^write BW: [\d.]+ ?MB/s$|^&&&& (?:RUNNING|PASSED"
+         r"|FAILED|WAIVED) \w+$|^Assertion \".*\b(?:g|gdr_\w+)\b.*\" failed at |^gdr_open error: ",
          ""),
     Kind("nccl-tests", "nccl-tests", r"\S*(?:all_reduce|all_gather|alltoall|broadcast|sendrecv|"
          r"reduce_scatter)_perf\b", r"^# nThread \d|\bout-of-place\b.*\bin-place\b|"
@@ -225,7 +247,7 @@ KINDS = (
     Kind("make-log", "make-log", r"cat \S*make\.log\b", r"^(?:DKMS make\.log|Error! Bad return "
          r"status for module build|Building (?:initial )?module|warning: the compiler differs|"
          r"make(?:\[\d+\])?: |(?:WARNING|ERROR): modpost: |DKMS: \w+ completed|"
-         r"dkms autoinstall on \S+ \w+ for |"
+         r"dkms autoinstall on \S+ \w+ for |Failed to build MLNX_OFED_LINUX for |"
          r"Warning: .* BUILD_EXCLUSIVE |Module \S+ already installed on kernel )|: error: "
          # but not below a list of dkms status
          r"|\A(?![\s\S]*?^[\w.+-]+/[^,\n/]+(?:, [^,\n]+, \w+)?: (?:added|built|installed|"
@@ -256,7 +278,9 @@ rf"^{VERBS_LINE}"),
          r"kubectl (?:-\S+ \S+ )?(?:describe pods?\b"
          r"|get pods? (?:.* )?(?:-o|--output)[ =]?(?:yaml|json))",
          r"^Name: +\S+ *\nNamespace: +\S+ *\n(?:.*\n){0,9}?Node: "
-         r"|^kind: Pod$|^[ \t]*\"kind\": \"Pod\",?$",
+         r"|^kind: Pod$|^[ \t]*\"kind\": \"Pod\",?$"
+         r"|^(?:.*[ \t])?Warning[ \t]+(?:FailedScheduling|UnexpectedAdmissionError|FailedMount"
+         r"|FailedCreatePodSandBox|FailedAttachVolume|FailedPrepareDynamicResources)[ \t]",
          r"Name: +\S+ *\nNamespace: +\S+ *\n(?:.*\n){0,9}?Node: "),
     Kind("kubectl-pods", "kubectl-pods",
          r"(?:kubectl|oc) (?:-\S+ \S+ )*get (?:po|pods?|all)\b",
@@ -268,7 +292,9 @@ rf"^{VERBS_LINE}"),
          r"|no devices in device pool, |no Rdma Devices were found for resource "
          r"|exposing \"\d+\" devices|device plugin endpoint (?:at|started)|New resource server is "
          r"created for \S+ ResourcePool|No devices found\. Waiting indefinitely"
-         r"|Registered device plugin for '|' device marked unhealthy: |XidCriticalError: Xid="
+         r"|Registered device plugin (?:for '|with Kubelet)|device: \S+,uverbs\d+,/sys/"
+         r"|No valid EFA devices found|\] No devices found\.$|AddTargetDevices\(\): device found: "
+         r"|RDMA resources for \S+ not found|' device marked unhealthy: |XidCriticalError: Xid="
          r"|(?:\]|\d) Failed to initialize NVML: |If this is a GPU node, did you )"),
     Kind("container-inspect", "container-inspect",
          r"(?:docker|podman|nerdctl) (?:container )?inspect\b",
@@ -295,21 +321,32 @@ rf"^{VERBS_LINE}"),
          ""),
 )  # fmt: skip
 BY_NAME = {kind.name: kind for kind in KINDS}
-_SHAPES = [(kind, re.compile(kind.shape, re.MULTILINE)) for kind in KINDS]
-_COMMANDS = [(kind, re.compile(kind.command)) for kind in KINDS if kind.command]
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 _BEFORE = re.compile(r"^(?:sudo(?: -\w+)*|time|[A-Z_]+=\S+)\s+")
-_FOLDER = re.compile(r"^/\S*/")  # of the program
+_FOLDER = re.compile(r"^\.{0,2}/(?:\S*/)?")  # of the program
 _LOOKED_AT = 200_000  # characters in which a shape must show
 _PARTED_AT = 8_000_000  # characters in which another kind may begin; a longer text is one log
-_OPENS = re.compile(
-    "|".join(
+
+
+# Compiled where a text is of no known kind yet: it takes as long as a third of all others.
+@cache
+def _shapes() -> list[tuple[Kind, re.Pattern[str]]]:
+    return [(kind, re.compile(kind.shape, re.MULTILINE)) for kind in KINDS]
+
+
+@cache
+def _commands() -> list[tuple[Kind, re.Pattern[str]]]:
+    return [(kind, re.compile(kind.command)) for kind in KINDS if kind.command]
+
+
+@cache
+def _opens() -> re.Pattern[str]:
+    every = (
         f"(?P<k{number}>{kind.shape if kind.opens is None else kind.opens})"
         for number, kind in enumerate(KINDS)
         if kind.opens != ""
-    ),
-    re.MULTILINE,
-)
+    )
+    return re.compile("|".join(every), re.MULTILINE)
 
 
 def named(name: str) -> Kind:
@@ -336,7 +373,7 @@ def plain(text: str) -> str:
 def recognise(text: str) -> Kind | None:
     """What sort of text this is, by its shape; None where it is none that we know."""
     looked_at = plain(text[:_LOOKED_AT])
-    return next((kind for kind, shape in _SHAPES if shape.search(looked_at)), None)
+    return next((kind for kind, shape in _shapes() if shape.search(looked_at)), None)
 
 
 def parted(text: str, first: Kind | None = None) -> list[tuple[Kind | None, str]]:
@@ -346,9 +383,9 @@ def parted(text: str, first: Kind | None = None) -> list[tuple[Kind | None, str]
     :returns: the parts with their kind, None for one that has no head.
     """
     parts: list[tuple[Kind | None, list[str]]] = [(first, [])]
-    shown, at = plain(text[:_PARTED_AT]), 0
+    shown, at, opens = plain(text[:_PARTED_AT]), 0, _opens()
     for line in text.split("\n"):
-        found = _OPENS.match(shown, at) if at < len(shown) else None
+        found = opens.match(shown, at) if at < len(shown) else None
         end = shown.find("\n", at)
         at = end + 1 if end >= 0 else len(shown)
         opened = KINDS[int(str(found.lastgroup)[1:])] if found else None
@@ -366,4 +403,4 @@ def commanded(command: str) -> Kind | None:
     while (shorter := _BEFORE.sub("", command)) != command:
         command = shorter
     command = _FOLDER.sub("", command)
-    return next((kind for kind, pattern in _COMMANDS if pattern.match(command)), None)
+    return next((kind for kind, pattern in _commands() if pattern.match(command)), None)

@@ -229,10 +229,14 @@ _PLUGIN = re.compile(
     r"|no Rdma Devices were found for resource (?P<none>[\w.-]+)"
     r"|New resource server is created for (?P<made>[\w.-]+) ResourcePool"
     r"|Registered device plugin for '(?P<registered>[^']+)'"
+    r"|device: \S+,(?P<efa>uverbs\d+),|(?P<no_efa>No valid EFA devices found)"
+    r"|(?P<rdma>\] No devices found\.$)|(?P<served>Registered device plugin with Kubelet)"
+    r"|(?P<no_rdma>RDMA resources for \S+ not found)"
     r"|(?P<bare>No devices found\. Waiting indefinitely|Failed to initialize NVML: "
     r"|If this is a GPU node, did you )"
     r"|error creating new device: \"(?P<left_out>(?:[^\"\\\n]|\\.)+)\""
-    r"|' device marked unhealthy: (?P<ill>[\w-]+)|Xid=(?P<xid>\d+) on Device=(?P<device>[\w-]+)"
+    r"|' device marked unhealthy: (?P<ill>[\w-]+)|Xid=(?P<xid>\d+) on Device=(?P<device>[\w-]+)",
+    re.MULTILINE,
 )
 
 
@@ -269,8 +273,12 @@ def parse_plugin_log(text: str) -> PluginLog:
             offers[_short(none)] = False
         elif some := has["made"] or has["registered"]:
             offers[_short(some)] = True
-        elif has["left_out"]:
-            left_out.append(has["left_out"].replace('\\"', ""))
+        elif has["efa"] or has["no_efa"] or has["served"]:
+            offers["EFA"] = not has["no_efa"]
+        elif has["rdma"]:
+            offers[_short("")] = False
+        elif why := has["left_out"] or has["no_rdma"]:
+            left_out.append(why.replace('\\"', ""))
         else:
             ill.setdefault(has["ill"] or has["device"], has["xid"] or "")
     told = tuple(f"{gpu}, Xid {xid}" if xid else gpu for gpu, xid in ill.items())

@@ -44,6 +44,7 @@ _CUT_OFF = re.compile(rf"^(?:{_ENDED})$", re.MULTILINE)
 _LOGS = frozenset(
     {"dmesg", "nccl-log", "make-log", "fabricmanager-log", "peermem-container", "nccl-tests"}
     | {"perftest-run", "ucx-perftest", "device-plugin-log", "ucx-log", "verbs-log"}
+    | {"driver-container", "cufile-log", "cuda-said"}
 )
 _SHORT = 1000  # characters: longer texts are answers
 # Of these a refusal, or what was not found, is what they tell.

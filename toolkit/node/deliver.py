@@ -17,7 +17,7 @@ from toolkit.ssh.transport import Sink, Transport, quiet
 
 _PARTS = (
     *("lock.sh", "undo.sh", "kept.sh", "prune.sh"),
-    *("initramfs.sh", "menu.sh", "again.sh", "signers.sh", "apply.sh"),
+    *("initramfs.sh", "menu.sh", "installs.sh", "again.sh", "signers.sh", "apply.sh"),
 )
 _CALLED_AS_A_FILE = "# --- called as a file"  # in apply.sh: what follows is for bundles on disk
 _STALE = 65  # what apply.sh says of an expectation that does not hold

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from toolkit.errors import TransportError, UsageError
 from toolkit.evidence import INSIDE, Evidence, Frame, State
 from toolkit.node.scripts import FOLDER
+from toolkit.plural import first_of
 
 ON_NODE = ("docker", "podman", "enroot", "chroot")
 IMAGE = "image"
@@ -158,5 +159,4 @@ def _others(evidence: Evidence) -> str:
     names = [line.strip() for line in frame.text.split("\n") if line.strip()] if frame else []
     if not names:
         return "none runs there that this user may see; root sees no rootless one: --no-become"
-    more = f", and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"there is: {', '.join(names[:_SHOWN])}{more}"
+    return f"there is: {first_of(names, _SHOWN)}"

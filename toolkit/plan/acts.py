@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.distros import Family
@@ -23,8 +23,8 @@ _INBOX = tuple(
 )
 _SCRATCH = "/var/lib/gdr-toolkit/rebuild/scratch.*"  # where our own program builds
 Undo = tuple[tuple[str, Command], ...]  # when, as acts.When says it
-# grubby, where it is a script for boot loader entries, edits by sed -i.
-_GRUBBY_TEMPS = ("/etc/default/sed??????", "/etc/kernel/sed??????")
+# pbl edits by sed -i; so does grubby, where it is a script for boot loader entries.
+_SED_TEMPS = ("/etc/default/sed??????", "/etc/kernel/sed??????")
 
 
 def booted(
@@ -37,20 +37,19 @@ def booted(
     left = [change for change in asking if change.artefact.startswith("boot.trial")]
     if left:
         yield Act(Trigger.UPDATE_BOOTLOADER, forgotten(family))
-    if not family.grubby:
-        again = family.bootloader
-        words = [quoted(word) for change in asking for word in arguments_in(change.text)]
-        names = tuple((file, w) for file in family.bootloader_files for w in ("vmlinu", *words))
-        if not live:
-            yield from _menus([each for each in asking if each not in left], family, keeps, names)
-            return
+    told = [change for change in asking if change not in left]
+    words = [quoted(word) for change in told for word in arguments_in(change.text)]
+    names = tuple((file, w) for file in family.menus for w in ("vmlinu", *words))
+    if family.grubby or (family.pbl and told):
+        for change in told:
+            yield _told(change, _by_pbl if family.pbl else _by_grubby, keeps, names)
+    elif not live:
+        yield from _menus(told, family, keeps, names)
+    else:
         # grub-mkconfig writes beside the menu first.
-        temps, undo = tuple(f"{file}.new" for file in keeps), ((When.KEPT, again),)
+        again, temps = family.bootloader, tuple(f"{file}.new" for file in keeps)
+        undo = ((When.KEPT, again),)
         yield Act(Trigger.UPDATE_BOOTLOADER, again, keeps, undo, names=names, temps=temps)
-        return
-    for change in asking:
-        if change not in left:
-            yield _grubby(change, keeps)
 
 
 def _menus(
@@ -81,24 +80,38 @@ def _signed(sign: str, words: Command) -> Command:
 
 def forgotten(family: Family) -> Command:
     """GRUB boots its default, though it was told to boot something else once."""
-    return ("grub2-editenv" if family.grubby else "grub-editenv", "-", "unset", "next_entry")
+    editor = "grub2-editenv" if family.grubby or family.pbl else "grub-editenv"
+    return (editor, "-", "unset", "next_entry")
 
 
-def _grubby(change: Change, keeps: tuple[str, ...]) -> Act:
-    """grubby adds what the new file lists, and takes away what only the old one did."""
+def _told(
+    change: Change,
+    tool: Callable[[Command, Command], Command],
+    keeps: tuple[str, ...],
+    names: tuple[tuple[str, str], ...],
+) -> Act:
+    """The tool adds what the new file lists, and takes away what only the old one did."""
     new, old = arguments_in(change.text), arguments_in(change.old_text or "")
     gone = tuple(word for word in old if word not in new)
     new, gone = tuple(map(quoted, new)), tuple(map(quoted, gone))
     return Act(
         Trigger.UPDATE_BOOTLOADER,
-        _update_kernels(new, gone),
+        tool(new, gone),
         keeps,
-        ((When.KEPT, _update_kernels(gone, tuple(word for word in new if word not in old))),),
-        temps=_GRUBBY_TEMPS,
+        ((When.KEPT, tool(gone, tuple(word for word in new if word not in old))),),
+        names=names,
+        temps=(*_SED_TEMPS, *(f"{file}.new" for file, _ in names[:1])),
     )
 
 
-def _update_kernels(add: Command, remove: Command) -> Command:
+def _by_pbl(add: Command, remove: Command) -> Command:
+    """In the order of its options; the last makes the menu."""
+    told = (("--del-option", remove), ("--add-option", add))
+    return ("pbl", *(w for option, words in told for each in words for w in (option, each)),
+            "--config")  # fmt: skip
+
+
+def _by_grubby(add: Command, remove: Command) -> Command:
     command: Command = ("grubby", "--update-kernel=ALL")
     if remove:
         command += (f"--remove-args={' '.join(remove)}",)

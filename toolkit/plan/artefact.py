@@ -18,6 +18,7 @@ from toolkit.want import Want
 class Trigger(IntEnum):
     """Work that files of ours call for, in the order in which it is done."""
 
+    INSTALL_PACKAGES = 0  # what an upgrade asks for, by the node's own package manager
     BUILD_DKMS = 1
     DEPMOD = 2
     REBUILD_INITRAMFS = 3

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from toolkit.errors import NoEvidence, Unparsable, Unsupported
 from toolkit.facts.boot.next_boot import Loader
-from toolkit.facts.distros import has_grubby, is_suse, reads_drop_ins, with_systemd
+from toolkit.facts.distros import has_grubby, has_pbl, makes_menu, reads_drop_ins, with_systemd
 from toolkit.facts.node.node import Node
 from toolkit.plan.acs import UNIT, acs_unit
 from toolkit.plan.artefact import Artefact, Trigger
@@ -64,7 +64,31 @@ def in_a_file(node: Node, needed: tuple[Argument, ...]) -> Mapping[str, str]:
 
 
 def by_grubby(node: Node, needed: tuple[Argument, ...]) -> Mapping[str, str]:
-    """Where grubby puts arguments into each entry: it keeps one value for each key.
+    """Where grubby puts arguments into each entry; see _one_for_each_key."""
+    return _one_for_each_key(node, needed, "grubby", "grubby --update-kernel=ALL --args='{both}'")
+
+
+def by_pbl(node: Node, needed: tuple[Argument, ...]) -> Mapping[str, str]:
+    """Where pbl puts arguments into SUSE's /etc/default/grub; see _one_for_each_key.
+
+    :raises Unsupported: also in an image, where the menu is made by whoever makes the image, and
+        where the menu is not made from that file (grub2-bls).
+    """
+    values = in_a_file(node, needed)
+    if node.live and not any(entry.fields for entry in node.boot_menu.entries):
+        return _one_for_each_key(node, needed, "pbl", "pbl --add-option '{both}' && pbl --config")
+    words = " && ".join(f"pbl --add-option {shlex.quote(word)}" for word in values.values())
+    raise Unsupported(
+        "its boot menu is not made from /etc/default/grub here",
+        hint=f"SUSE's own tool knows where they go: {words} && pbl --config, and reboot; "
+        "pbl --del-option takes one back",
+    )
+
+
+def _one_for_each_key(
+    node: Node, needed: tuple[Argument, ...], tool: str, command: str
+) -> Mapping[str, str]:
+    """For a tool that keeps one value for each key.
 
     :raises Unsupported: where an entry has another value of somebody else's: it would be lost,
         though the kernel reads each of several ``pci=``.
@@ -75,32 +99,17 @@ def by_grubby(node: Node, needed: tuple[Argument, ...]) -> Mapping[str, str]:
     ours = {*old, *(each.word for each in needed)}
     lines = [tuple(map(bare, entry.cmdline.words)) for entry in node.boot_menu.entries]
     if old and all(ours <= set(line) for line in lines):
-        return values  # grubby has nothing to do
+        return values  # it has nothing to do
     keys = {word.partition("=")[0]: word for word in (each.word for each in needed)}
     for word in (word for line in lines for word in line if word not in ours):
         key = word.partition("=")[0]
         if key in keys:
             both = f"{word},{keys[key].partition('=')[2]}"
             raise Unsupported(
-                f"{word} is in the boot configuration, and grubby would replace it by {keys[key]}",
-                hint=f"let one word say both: grubby --update-kernel=ALL --args='{both}'; "
-                "or take it away there",
+                f"{word} is in the boot configuration, and {tool} would replace it by {keys[key]}",
+                hint=f"let one word say both: {command.format(both=both)}; or take it away there",
             )
     return values
-
-
-def by_hand_on_suse(node: Node, needed: tuple[Argument, ...]) -> Mapping[str, str]:
-    """On SUSE kernel arguments live in a file of others: pbl(8), --add-option.
-
-    :raises Unsupported: always.
-    """
-    in_a_file(node, needed)  # MicroOS and its kin have a rule of their own
-    words = " && ".join(f"pbl --add-option {shlex.quote(each.word)}" for each in needed)
-    raise Unsupported(
-        "no rule for kernel arguments on suse that leaves /etc/default/grub alone",
-        hint=f"SUSE's own tool writes there: {words} && pbl --config, and reboot; "
-        "pbl --del-option takes one back",
-    )
 
 
 def never(_node: Node, _want: Want) -> Mapping[str, str] | None:
@@ -144,9 +153,9 @@ BOOT = (
         _BOOT,
         PROOFS,
         removed=_BOOT,
-        families=is_suse,
+        families=has_pbl,
         asking=CONTRIBUTORS,
-        told=by_hand_on_suse,
+        told=by_pbl,
     ),
     Artefact(
         "boot.trial",
@@ -157,7 +166,7 @@ BOOT = (
         (),
         (),
         removed=(Trigger.UPDATE_BOOTLOADER,),
-        families=reads_drop_ins,
+        families=makes_menu,
         mode=0o755,
     ),
     Artefact(

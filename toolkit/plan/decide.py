@@ -280,7 +280,7 @@ def _removals(here: Situation) -> None:
 
 def _remove(artefact: Artefact, path: str, old: Placed, here: Situation) -> None:
     text = _old_text(path, here.node)
-    if here.family.grubby and artefact.asking and text is None:
+    if (here.family.grubby or here.family.pbl) and artefact.asking and text is None:
         reason = f"{path}: its text was not read, so what to take back is not known"
         here.blocked.append(Blocked(artefact.id, reason, hint="collect the evidence again"))
         return

@@ -60,6 +60,12 @@ class Plan:
         return self.rest or self
 
     @property
+    def installs(self) -> tuple[str, ...]:
+        """Packages that are installed, each with its version."""
+        acts = (each for each in self.acts if each.trigger is Trigger.INSTALL_PACKAGES)
+        return tuple(name for act in acts for name in act.command[1:])
+
+    @property
     def only_reboot(self) -> bool:
         """All is written and the next boot has it: nothing is to be sent to the node."""
         return self.needs_reboot and not self.acts and not self.files

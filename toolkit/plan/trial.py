@@ -108,7 +108,7 @@ def trial_of(node: Node, family: Family, words: tuple[str, ...], gone: tuple[str
         file = _bls(entry, name, add, gone)
         acts: tuple[Act, ...] = (_once(family),)
     else:
-        file = _generator(entry, name, add, gone)
+        file = _generator(family.menus[0], entry, name, add, gone)
         acts = (_derive(family, name), _once(family))
     old = node.placed.get(file.path)
     return Trial(name, words, gone, before, replace(file, old=old), acts)
@@ -170,7 +170,9 @@ def _change(path: str, text: str, mode: int) -> Change:
     return Change("boot.trial", title, path, Action.PLACE, text, mode, None, None, (), ())
 
 
-def _generator(entry: BootEntry, name: str, add: tuple[str, ...], gone: tuple[str, ...]) -> Change:
+def _generator(
+    menu: str, entry: BootEntry, name: str, add: tuple[str, ...], gone: tuple[str, ...]
+) -> Change:
     """A program that copies the default entry.
 
     :raises Unsupported: where its name cannot stand between quotes of a shell, as others' do.
@@ -179,6 +181,7 @@ def _generator(entry: BootEntry, name: str, add: tuple[str, ...], gone: tuple[st
         raise _cannot(f"its default entry has the odd name {entry.id!r}")
     values = {
         "id": name,
+        "menu": menu,
         "entry": entry.id,
         "add": " ".join(map(quoted, add)),
         "drop": " ".join(map(quoted, gone)),
@@ -209,10 +212,10 @@ def _derive(family: Family, name: str) -> Act:
     return Act(
         Trigger.UPDATE_BOOTLOADER,
         family.bootloader,
-        family.bootloader_files,
+        family.menus,
         ((When.KEPT, family.bootloader),),
-        temps=tuple(f"{file}.new" for file in family.bootloader_files),
-        names=(*((file, f"{MARK}={name}") for file in family.bootloader_files),),
+        temps=tuple(f"{file}.new" for file in family.menus),
+        names=(*((file, f"{MARK}={name}") for file in family.menus),),
     )
 
 

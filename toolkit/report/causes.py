@@ -21,6 +21,7 @@ _IMPACTS = list(Impact)  # worst first
 _SHOWN = {"nccl": "NCCL", "ucx": "UCX", "nvshmem": "NVSHMEM", "nixl": "NIXL"}
 _INK = {Way.DMABUF: Ink.GREEN, Way.PEERMEM: Ink.GREEN, Way.NONE: Ink.RED}
 _NODE = re.compile(r"\bNODE\b")  # that a command is to be told
+_MEANT = re.compile(r"(?<=--hosts )NODE\b|(?<=\bon )NODE(?=:)")
 Line = tuple[str, str]
 
 
@@ -117,14 +118,21 @@ def _lines(each: _Block, paint: Painter) -> list[str]:
         lines += labelled("", so)
     if finding.status is Status.FAIL:
         fix = finding.hint or check.fix
-        whose = "; NODE is the machine that the text is of" if each.of_text else ""
-        lines += labelled("fix", fix + whose * bool(_NODE.search(fix)))
+        if each.of_text and _NODE.search(fix):
+            fix += "; NODE is the machine that the text is of"
+        lines += labelled("fix", fix if each.of_text else addressed(fix, each.hosts))
     else:
         lines += labelled("next", finding.hint)
     lines += known_lines(each.known)
     if each.waived and each.root.waiver:
         lines += labelled("waived", f"until {each.root.waiver.until}: {each.root.waiver.reason}")
     return lines + _follows(each)
+
+
+def addressed(fix: str, hosts: Sequence[str]) -> str:
+    """A repair to be copied as it stands: NODE is these hosts, unless that is a long list."""
+    names = clean(fold(hosts))
+    return fix if len(names) > _LONG else _MEANT.sub(lambda _: names, fix)
 
 
 def _head(each: _Block, paint: Painter) -> list[str]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 from toolkit import __version__
 from toolkit.checks.check import Check, Status
 from toolkit.errors import ExitCode, Outcome, ToolkitError
+from toolkit.package_data import as_called
 from toolkit.report.table import unjudged
 
 if TYPE_CHECKING:  # who has none of them to write imports none
@@ -256,7 +257,7 @@ def _error(error: ToolkitError) -> dict[str, Json]:
     return {
         "kind": type(error).__name__,
         "message": str(error),
-        "hint": error.hint,
+        "hint": as_called(error.hint),
         "exit_code": int(error.exit_code),
     }
 
@@ -272,7 +273,7 @@ def _verdict(verdict: Verdict, waived: bool) -> dict[str, Json]:
     return {
         **picked(verdict, "check=check.id finding.status check.impact check.tense"),
         **picked(verdict.finding, "found expected"),
-        "hint": verdict.finding.hint or fix,
+        "hint": as_called(verdict.finding.hint or fix),
         **picked(verdict, "finding.details cited"),
         "waived": waived,
     }

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from toolkit import __version__
 from toolkit.checks.check import Check
 from toolkit.hosts.host import Host
+from toolkit.package_data import as_called
 from toolkit.report import table
 from toolkit.report.document import Json, picked
 from toolkit.report.table import Ink, Painter, columns, labelled
@@ -41,7 +42,8 @@ def _check(check: Check) -> dict[str, Json]:
         **picked(check, "id title why impact tense"),
         "paths": sorted(path.value for path in check.paths),
         "roles": sorted(role.value for role in check.roles),
-        **picked(check, "needs_gpu fix source"),
+        **picked(check, "needs_gpu source"),
+        "fix": as_called(check.fix),
         "code": home(check),
     }
 

@@ -62,6 +62,8 @@ def _plan(plan: Plan, hosts: str, paint: Painter, diffs: bool) -> list[str]:
         lines += labelled(str(change.action), change.path)
         lines += labelled("", change.title)
         lines += [line for why in change.why for line in labelled("why", why)]
+    for number, package in enumerate(plan.installs):
+        lines += labelled("" if number else "install", package)
     if plan.triggers:
         lines += labelled("then", ", ".join(trigger_name(each) for each in plan.triggers))
     if plan.trial is not None:
@@ -78,7 +80,7 @@ def _plan(plan: Plan, hosts: str, paint: Painter, diffs: bool) -> list[str]:
 def _same(plan: Plan) -> tuple[object, ...]:
     """What makes two plans the same to a reader; kernels and boot ids may differ."""
     changes = tuple((each.path, each.action, each.content, each.why) for each in plan.changes)
-    return changes, plan.triggers, plan.blocked
+    return changes, plan.triggers, plan.blocked, plan.installs
 
 
 def trigger_name(trigger: Trigger) -> str:

@@ -17,6 +17,7 @@ from toolkit import __version__
 from toolkit.checks.check import Check, Impact, Status, Verdict
 from toolkit.checks.judged import Judged
 from toolkit.errors import ExitCode, Outcome, ToolkitError
+from toolkit.package_data import as_called
 from toolkit.report.document import Json, Judgements, ReportRun, dumps
 
 SCHEMA = (
@@ -78,7 +79,7 @@ def _rule(check: Check) -> Json:
         "id": check.id,
         "shortDescription": {"text": check.title},
         "fullDescription": {"text": check.why or check.title},
-        "help": {"text": f"{check.fix}\n\nSource: {check.source}"},
+        "help": {"text": as_called(f"{check.fix}\n\nSource: {check.source}")},
         "defaultConfiguration": {"level": _LEVEL[check.impact]},
         "properties": {"tags": [check.impact.value, check.tense.value]},
     }
@@ -101,7 +102,7 @@ def _result(judged: Judged, verdict: Verdict, places: dict[str, int], file: str)
             "impact": check.impact.value,
             "found": _plain(finding.found),
             "expected": _plain(finding.expected),
-            "fix": _plain(finding.hint or check.fix),
+            "fix": _plain(as_called(finding.hint or check.fix)),
             "details": [_plain(each) for each in finding.details],
             "cited": list(verdict.cited),
         },
@@ -161,7 +162,10 @@ def _invocation(outcomes: Sequence[Outcome[Judged]], run: ReportRun) -> Json:
 
 def _notification(host: str, error: ToolkitError) -> Json:
     said = f"{error}" if str(error).startswith(host) else f"{host}: {error}"
-    return {"level": "error", "message": {"text": _plain(f"{said}; {error.hint}".rstrip("; "))}}
+    return {
+        "level": "error",
+        "message": {"text": _plain(as_called(f"{said}; {error.hint}".rstrip("; ")))},
+    }
 
 
 def _plain(text: str) -> str:

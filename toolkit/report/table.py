@@ -43,6 +43,11 @@ def clean(text: str) -> str:
     return "".join(char if char.isprintable() else "\ufffd" for char in text.replace("\t", " "))
 
 
+def shortened(text: str, width: int) -> str:
+    """A text that a column of this width holds: its end gives way to an ellipsis."""
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
 def columns(rows: Iterable[Sequence[str]], *, gap: str = "  ") -> list[str]:
     """Left-aligned columns as wide as their widest cell; the last one is free."""
     table = [tuple(row) for row in rows]

@@ -123,7 +123,7 @@ def _gaps(judged: Sequence[Judged], paint: Painter) -> list[str]:
     """One paragraph for the hosts that have the same gap, as far as it is told."""
     groups: dict[tuple[int, str, str], list[str]] = {}
     gaps = [(one, _unexplained(one)) for one in judged]
-    for gap in (Gap.LOST, Gap.ROOT, Gap.NOT_COLLECTED, Gap.PATH):
+    for gap in (Gap.LOST, Gap.ROOT, Gap.NOT_COLLECTED, Gap.LOG, Gap.PATH):
         for one, open_ in gaps:
             ids = [each.check.id for each in open_ if each.finding.gap is gap]
             if ids:
@@ -161,7 +161,8 @@ def _gap(gap: Gap, ids: list[str], one: Judged) -> tuple[str, str]:
     if gap is Gap.LOST:
         return f"{gap}: {', '.join(ids)}", ""
     found = f"not judged: what they rest on is {gap} (--verbose)"
-    return found, "taken as bare metal; --site says otherwise (role)" if _assumed(one) else ""
+    assumed = gap is Gap.NOT_COLLECTED and _assumed(one)
+    return found, "taken as bare metal; --site says otherwise (role)" if assumed else ""
 
 
 def _assumed(one: Judged) -> bool:

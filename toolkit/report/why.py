@@ -15,6 +15,7 @@ from toolkit.evidence import State
 from toolkit.plan.change import Change
 from toolkit.plan.plan import Plan
 from toolkit.plural import counted
+from toolkit.report.causes import addressed
 from toolkit.report.document import Json, picked
 from toolkit.report.plan_text import trigger_name
 from toolkit.report.table import Ink, Painter, clean, wrapped
@@ -60,7 +61,7 @@ def tree(host: str, answer: Answer, paint: Painter) -> list[str]:
     if answer.matched is not None:
         lines += _matched(answer.matched, answer.passing)
     for way in answer.ways:
-        lines += ["", *_way(way, answer, paint)]
+        lines += ["", *_way(host, way, answer, paint)]
     return lines
 
 
@@ -81,7 +82,7 @@ def _matched(matched: Matched, passing: Sequence[Verdict]) -> Iterator[str]:
         yield from _said("read by", "no check knows a line like this", "")
 
 
-def _way(way: Way, answer: Answer, paint: Painter) -> Iterator[str]:
+def _way(host: str, way: Way, answer: Answer, paint: Painter) -> Iterator[str]:
     for at, link in enumerate(way.links):
         indent = "   " * at
         before = f"{'   ' * (at - 1)}└─ " if at else ""
@@ -90,7 +91,7 @@ def _way(way: Way, answer: Answer, paint: Painter) -> Iterator[str]:
     last = way.links[-1].verdict
     indent = "   " * (len(way.links) - 1)
     if last.status in {Status.FAIL, Status.UNKNOWN}:
-        yield from _repair(last, way, answer, indent)
+        yield from _repair(host, last, way, answer, indent)
     if way.cause is not None:
         yield from _followers(way, indent)
 
@@ -129,8 +130,9 @@ def _cut(line: str) -> str:
     return line if left <= 0 else f"{line[:_LONG]} ... and {left} characters more"
 
 
-def _repair(root: Verdict, way: Way, answer: Answer, indent: str) -> Iterator[str]:
+def _repair(host: str, root: Verdict, way: Way, answer: Answer, indent: str) -> Iterator[str]:
     if hint := _repair_of(root):
+        hint = addressed(hint, [host]) if answer.plan is not None else hint
         yield from _said("repair", hint, indent)
     if answer.plan is None:
         yield from _said("plan", f"none: {answer.unplanned}", indent)

@@ -9,6 +9,7 @@ from functools import lru_cache
 from toolkit.compat.rows import Confidence
 from toolkit.compat.throughput import Constants, Range
 from toolkit.facts.pci.topology import Distance
+from toolkit.plural import first_of
 from toolkit.throughput.estimate import Estimate, Layer, estimate, lasting, left_open
 from toolkit.throughput.inputs import LATENCY_SIZE, NOT_TOLD, LinkTold, Load, PairInputs
 from toolkit.throughput.model import (
@@ -227,10 +228,9 @@ def _collective(told: PairInputs, load: Load, c: Constants) -> Term:
 
 def _detour(told: PairInputs) -> str:
     """Why traffic below a switch climbs past it."""
-    first, *more = told.redirects or ("",)
-    if not first:
+    if not told.redirects:
         return "IOMMU that translates"
-    return f"ACS redirect at {first}" + (f" and {len(more)} more" if more else "")
+    return f"ACS redirect at {first_of(told.redirects)}"
 
 
 def _of_pipeline(path: Term, share: Range, load: Load, told: PairInputs, c: Constants) -> Term:

@@ -118,6 +118,7 @@ def examine(
         from toolkit.facts.modules.elf import import_reader  # noqa: PLC0415 while nodes are asked
 
         import_reader()
+        wants.of("").compat.oldest_kernel("")  # its longest table is read now, too
         work = judging(today, also, gathered)
         return lambda name, evidence: work(name, evidence, wants.of(name))
 

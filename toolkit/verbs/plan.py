@@ -26,6 +26,8 @@ from toolkit.plan.plan import Plan, diff, make_plan
 from toolkit.plan.trial import CommandLines, lines_of
 from toolkit.rollout.runs import RunFolder, safe_name
 from toolkit.safe_file import write_file
+from toolkit.ssh.transport import Transport
+from toolkit.upgrade import Upgrade
 from toolkit.verbs.access import Fleet
 from toolkit.verbs.each import Alike
 from toolkit.verbs.reading import read_each
@@ -72,6 +74,10 @@ def plan_node(
     verdicts, want = aimed(node, judged, want)
     builts = at_hand(shelf, node, want)
     plan = make_plan(node, verdicts, want, today=today, builts=builts, untried=untried)
+    if want.upgrade != Upgrade():
+        from toolkit.plan.upgrade_packages import upgraded  # noqa: PLC0415 only they pay for it
+
+        plan = upgraded(plan, evidence, want)
     if not node.live:
         return Planned(judged, plan, _bundle(plan, node, want))
     trial = _bundle(plan.trying, node, want) if plan.trying else None
@@ -152,10 +158,11 @@ def plan_all(
     shelf: Shelf | None = None,
     *,
     untried: bool = False,
+    more: Callable[[Transport, Evidence], Evidence] | None = None,
 ) -> list[Outcome[Planned]]:
-    """Ask every node once, judge it and plan."""
+    """Ask every node once, judge it and plan; ``more`` as of read_each."""
     work = planning(wants, today, shelf, untried=untried)
-    return read_each(fleet, folder, work, title="planning")
+    return read_each(fleet, folder, work, title="planning", more=more)
 
 
 def bundle_files(planned: Planned) -> dict[str, bytes]:

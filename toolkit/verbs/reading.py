@@ -12,6 +12,7 @@ from toolkit.errors import ApplyError, NoEvidence, Outcome, Unparsable
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.hosts.host import Host
 from toolkit.node.collect import ask, collect
+from toolkit.plural import first_of
 from toolkit.rollout.runs import RunFolder, evidence_name
 from toolkit.ssh.transport import Transport
 from toolkit.verbs.access import Access, Fleet
@@ -101,8 +102,7 @@ def who_works(transport: Transport) -> str:
         return f"it cannot be told whether a job is at work ({why})"
     if not found:
         return ""
-    more = f", and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    return f"at work: {'; '.join(map(str, found[:_SHOWN]))}{more}"
+    return f"at work: {first_of([str(each) for each in found], _SHOWN, '; ')}"
 
 
 def refuse_jobs(transport: Transport) -> None:

@@ -11,24 +11,6 @@
 
 #include "p2p.h"
 
-#define ENTRY_POINT(name)					\
-	int name(struct nvidia_p2p_page_table *table);		\
-	int name(struct nvidia_p2p_page_table *table)		\
-	{							\
-		return -ENODEV;					\
-	}							\
-	EXPORT_SYMBOL(name)
-
-ENTRY_POINT(nvidia_p2p_get_pages);
-ENTRY_POINT(nvidia_p2p_get_pages_persistent);
-ENTRY_POINT(nvidia_p2p_put_pages);
-ENTRY_POINT(nvidia_p2p_put_pages_persistent);
-ENTRY_POINT(nvidia_p2p_cap_persistent_pages);
-ENTRY_POINT(nvidia_p2p_dma_map_pages);
-ENTRY_POINT(nvidia_p2p_dma_unmap_pages);
-ENTRY_POINT(nvidia_p2p_free_dma_mapping);
-ENTRY_POINT(nvidia_p2p_free_page_table);
-
 static char *flavor = "open";
 module_param(flavor, charp, 0444);
 MODULE_PARM_DESC(flavor, "open, or proprietary, which exports no dma-buf");

@@ -28,6 +28,7 @@ from toolkit.features.builds.io.executor import Crew
 from toolkit.features.builds.io.sandbox import SandboxJob, written
 from toolkit.features.builds.plan.outcome import BuildState
 from toolkit.features.builds.run.build import Logs, readable, run_builds
+from toolkit.progress import Silent
 from toolkit.rollout.runs import RunFolder
 from toolkit.safe_file import FileLock
 
@@ -36,6 +37,17 @@ DRIVER = step(Part.DRIVER)
 PEERMEM = step(Part.PEERMEM, Part.OFED, Part.DRIVER)
 FS = step(Part.NVIDIA_FS, Part.DRIVER)
 ALL = work(OFED, DRIVER, PEERMEM, FS)
+
+
+class Waits(Silent):
+    """Says when a run has found that another one builds what it is to build."""
+
+    def __init__(self) -> None:
+        self.heard = threading.Event()
+
+    def note(self, host: str, text: str) -> None:
+        if text == "waiting for another process that builds it":
+            self.heard.set()
 
 
 def test_what_another_process_builds_is_waited_for_and_taken(tmp_path: Path) -> None:
@@ -47,13 +59,14 @@ def test_what_another_process_builds_is_waited_for_and_taken(tmp_path: Path) -> 
             begun.set()
             assert go_on.wait(120)
 
-    first, second = Fakes(tmp_path, before=slowly), Fakes(tmp_path)
+    waits = Waits()
+    first, second = Fakes(tmp_path, before=slowly), Fakes(tmp_path, progress=waits)
     only = work(DRIVER)
     with ThreadPoolExecutor(2) as runs:
         one = runs.submit(build_all, first, only)
         assert begun.wait(120)
         two = runs.submit(build_all, second, only)
-        time.sleep(0.5)
+        assert waits.heard.wait(120)
         assert not two.done()
         go_on.set()
         assert states(one.result(120)) == ["built"]
@@ -78,12 +91,13 @@ def test_force_never_takes_the_build_that_lay_there_before(tmp_path: Path, ends:
 
     new = printed(BuiltFile("nvidia.ko", b"new"), failed="make" if ends == "failed" else "")
     first = Fakes(tmp_path, {DRIVER.inputs.title: new}, force=True, before=slowly)
-    second = Fakes(tmp_path, force=True)
+    waits = Waits()
+    second = Fakes(tmp_path, force=True, progress=waits)
     with ThreadPoolExecutor(2) as runs:
         one = runs.submit(build_all, first, work(DRIVER))
         assert begun.wait(120)
         two = runs.submit(build_all, second, work(DRIVER))
-        time.sleep(0.5)
+        assert waits.heard.wait(120)
         early = two.done()
         go_on.set()
         assert states(one.result(120)) == [ends]
@@ -118,12 +132,13 @@ def test_what_another_process_finished_between_our_look_and_our_lock_is_taken(
 
 
 def test_what_another_process_gave_up_is_built_by_us(tmp_path: Path) -> None:
-    fakes = Fakes(tmp_path)
+    waits = Waits()
+    fakes = Fakes(tmp_path, progress=waits)
     held = fakes.store.hold(DRIVER.inputs.digest)
     assert held is not None
     with ThreadPoolExecutor(1) as runs:
         run = runs.submit(build_all, fakes, work(DRIVER))
-        time.sleep(0.5)
+        assert waits.heard.wait(120)
         assert not run.done()
         held.let_go()
         assert states(run.result(120)) == ["built"]

@@ -210,8 +210,8 @@ PARENT = """
 
     if __name__ == "__main__":
         with open_crew("local", 2, say=print) as crew:
-            futures = [crew.executor.submit(job, sys.argv[1]) for _ in range(2)]
             try:
+                futures = [crew.executor.submit(job, sys.argv[1]) for _ in range(2)]
                 [each.result() for each in futures]
             except KeyboardInterrupt:
                 print("interrupted", flush=True)

@@ -32,6 +32,10 @@ def earlier(*values: float, kind: Kind = Kind.DEEP, **more: bool) -> list[Earlie
         pytest.param((48.0, 48.2), 30.0, False, id="two-runs-are-no-history"),
         pytest.param((48.0, 30.0, 40.0, 25.0), 28.0, False, id="noisy-always"),
         pytest.param((40.0, 40.2, 39.9), 48.0, False, id="better"),
+        pytest.param((100.0, 100.0, 100.0), 95.0, False, id="a-twentieth-less-is-none"),
+        pytest.param((100.0, 100.0, 100.0), 94.9, True, id="more-than-a-twentieth"),
+        pytest.param((100.0, 101.0, 99.0), 94.5, False, id="less-than-four-spreads"),
+        pytest.param((100.0, 101.0, 99.0), 94.0, True, id="more-than-four-spreads"),
     ],
 )
 def test_what_is_lower_than_usual_is_told(past: tuple[float, ...], now: float, told: bool) -> None:

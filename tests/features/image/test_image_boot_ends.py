@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NoReturn
 from xml.etree import ElementTree
 
@@ -20,7 +21,7 @@ from toolkit.cli.options import Said
 from toolkit.errors import ExitCode, TransportError, UsageError
 from toolkit.features.image import cli as image
 from toolkit.features.image import run_boot as image_boot
-from toolkit.features.image.boot import throwaway
+from toolkit.features.image.boot import emulated, throwaway
 from toolkit.features.image.boot.emulated import Emulated, Rest, settle_script, settled
 from toolkit.features.image.boot.qemu import Accelerator
 from toolkit.features.image.cli_boot import boot_image
@@ -59,17 +60,22 @@ _CONSOLE = (
     ("qemu", "sentence"),
     [
         pytest.param("exit 3", "QEMU ended with 3", id="it-ends"),
-        pytest.param("exec sleep 600", "within 2 s", id="silence-until-the-deadline"),
+        pytest.param("exec sleep 600", "within 500 s", id="silence-until-the-deadline"),
     ],
 )
 def test_what_does_not_come_up_shows_its_console_and_leaves_nothing(
     programs: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, qemu: str, sentence: str
 ) -> None:
     home = _quick(monkeypatch, tmp_path, programs)
-    programs("qemu-system-x86_64", f'echo $$ >"{tmp_path}/pid"\n{_CONSOLE}{qemu}')
+    programs("qemu-system-x86_64", f'echo $$ >"{tmp_path}/pid"\n{_CONSOLE}: >up\n{qemu}')
+    if "sleep" in qemu:  # its time is up as soon as the console has all that is said
+        began = iter((0.0,))
+        now = {"monotonic": lambda: next(began, 900.0 * Path("up").exists())}
+        monkeypatch.setattr(emulated, "time", SimpleNamespace(**vars(time) | now))
+    monkeypatch.chdir(tmp_path)
     with (
         pytest.raises(TransportError, match=sentence) as caught,
-        boot(tmp_path / "disk", limit_s=2),
+        boot(tmp_path / "disk", limit_s=500),
     ):
         pytest.fail("it came up")
     assert "| Kernel panic - not syncing: no root" in str(caught.value)

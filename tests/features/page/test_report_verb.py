@@ -112,3 +112,18 @@ def test_a_file_that_cannot_be_written_leaves_nothing_behind_and_the_code_stands
     assert ended.value.code == 2
     assert f"note: --html {file} was not written: No space" in capsys.readouterr().err
     assert {each.name for each in tmp_path.iterdir()} == {"saved", "state"}
+
+
+def test_a_page_of_an_installed_toolkit_names_the_command_that_was_called(
+    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["/opt/v/bin/gdr", "report"])
+    monkeypatch.setattr("toolkit.package_data.PACKAGE", tmp_path / "toolkit")
+    page, list_ = tmp_path / "fleet.html", tmp_path / "found.sarif"
+    said = {"from_": str(saved), "profile": "peermem"}
+    with pytest.raises(Exit):
+        report(Context(), html=str(page), sarif=str(list_), **said)
+    made = page.read_text()
+    assert f"Made by <code>gdr report --from {saved}" in made
+    assert "gdr provision --hosts gpu-acs" in made
+    assert "invokew" not in made + list_.read_text()

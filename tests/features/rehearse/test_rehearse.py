@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
 
 import jsonschema
@@ -13,31 +11,23 @@ import pytest
 
 from tests import invoked
 from tests.evidence.build import KERNEL, modinfo, node
+from tests.features.rehearse.kinds import KINDS, TODAY, WANT, captured, newer, statuses
 from toolkit.checks.all import ALL
 from toolkit.checks.consumers.chosen import taken
 from toolkit.checks.judged import judge_node
 from toolkit.compat.reader import shipped
 from toolkit.demo import software
-from toolkit.demo.create import environment, make_node
-from toolkit.demo.nodes import READY, Recipe
 from toolkit.errors import ExitCode
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.node.node import Node
-from toolkit.features.rehearse.plan import Rehearsal, packages_asked, rehearse_node, turns_of
-from toolkit.features.rehearse.plan_evidence import Upgrade, as_if, whole_ofed
-from toolkit.node.collect import probe_script
+from toolkit.features.rehearse.plan import Rehearsal, rehearse_node, turns_of
+from toolkit.features.rehearse.plan_evidence import as_if
 from toolkit.plan.plan import Plan, make_plan
-from toolkit.want import Want
+from toolkit.plan.upgrade_packages import packages_asked
+from toolkit.upgrade import Upgrade
+from toolkit.verbs.cli.upgrade import whole_ofed
 
 ROOT = Path(__file__).parents[3]
-TODAY = date(2026, 11, 28)
-WANT = Want.load("auto")
-# Small machines: what differs between kinds does not turn on how many GPUs there are.
-KINDS = {
-    kind: replace(READY[kind], machine=replace(READY[kind].machine, pairs=2, nvswitches=0))
-    for kind in ("demo-healthy", "demo-stub", "demo-acs", "demo-rocky")
-}
-NEWER = {"generic": "6.8.0-90-generic", "x86_64": "5.14.0-570.62.1.el9_6.x86_64"}
 UBUNTU = "6.8.0-90-generic"
 BESIDE = {"nvidia-fs", "gdrdrv"}
 PROPRIETARY = (
@@ -46,30 +36,10 @@ PROPRIETARY = (
 )
 
 
-def captured(recipe: Recipe, place: Path) -> Evidence:
-    """What the probe reads on a demo node of that recipe."""
-    place.mkdir(parents=True)
-    make_node(place, recipe, place.name)
-    probe, around = probe_script().encode(), environment(place)
-    done = subprocess.run(
-        ["/bin/sh", "-s"], input=probe, env=around, capture_output=True, check=True
-    )
-    return Evidence.parse(done.stdout.decode())
-
-
-def newer(recipe: Recipe) -> str:
-    return next(new for end, new in NEWER.items() if recipe.kernel.endswith(end))
-
-
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Evidence]:
     place = tmp_path_factory.mktemp("demo")
     return {kind: captured(recipe, place / kind) for kind, recipe in KINDS.items()}
-
-
-def statuses(evidence: Evidence) -> dict[str, str]:
-    judged = judge_node("n", evidence, WANT, TODAY)
-    return {each.check.id: str(each.status) for each in judged.verdicts}
 
 
 def planned(evidence: Evidence) -> Plan:
@@ -319,7 +289,7 @@ def test_a_package_that_no_repository_of_the_node_has_is_said(
         f"linux-image-{UBUNTU}",
         f"linux-headers-{UBUNTU}",
     )
-    assert packages_asked(node(), Upgrade(driver="595.58")) == ()  # by DKMS
+    assert packages_asked(node(), Upgrade(driver="595.58")) == ("nvidia-open",)  # by DKMS
 
 
 def test_zypper_ends_otherwise_where_it_has_none_of_them() -> None:

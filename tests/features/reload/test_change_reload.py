@@ -119,7 +119,7 @@ def test_an_obstacle_names_what_it_is_and_who_and_what_to_do(
             "driver",
             {"users": user(7, "py", *(f"/dev/nvidia{at}" for at in range(4)))},
             "py",
-            "py, pid 7 of alice has /dev/nvidia0, /dev/nvidia1, /dev/nvidia2, ... open",
+            "py, pid 7 of alice has /dev/nvidia0, /dev/nvidia1, /dev/nvidia2 and 1 more open",
             id="four-devices",
         ),
         pytest.param(

@@ -128,7 +128,7 @@ def test_who_is_waited_for_is_named() -> None:
     assert who_runs(jobs[:1]) == "job 1 of alice, 5:00 left"
     assert who_runs(jobs[:2]) == "jobs 1 of alice, 2 of alice"
     assert who_runs(jobs[:3]) == "jobs 1 of alice, 2 of alice, 3 of alice"
-    assert who_runs(jobs) == "jobs 1 of alice, 2 of alice, 3 of alice, and 2 more"
+    assert who_runs(jobs) == "jobs 1 of alice, 2 of alice, 3 of alice and 2 more"
     assert who_runs((replace(jobs[0], left="UNLIMITED"),)) == "job 1 of alice"
     assert who_runs((replace(jobs[0], left=""),)) == "job 1 of alice"
     assert who_runs(()) == "what its last job left behind"

@@ -15,6 +15,7 @@ from toolkit.compat.reader import Compat, shipped
 from toolkit.facts.nccl.consumers import Setting
 from toolkit.facts.nccl.nccl_log import Decision, Direction, Edge, NcclLog, network_edges
 from toolkit.facts.node.node import Node
+from toolkit.plural import first_of
 from toolkit.want import Want
 
 # What a job does not go on from, though its channels were set up for GPUDirect RDMA.
@@ -123,7 +124,7 @@ def said_by(node: Node) -> NcclLog | str:
     own = whole.of(node.hostname)
     if own is not None:
         return own
-    shown = ", ".join(whole.hosts[:3]) + (" and others" if len(whole.hosts) > 3 else "")
+    shown = first_of(whole.hosts, 3)
     return f"it is of {shown}, not of this node; pods: judge it alone (doctor --nccl-log FILE)"
 
 

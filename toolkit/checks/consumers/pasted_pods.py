@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,14 @@ _SHARE = "rdma system set netns shared, before any container starts; else rdma d
 
 def containers_told(node: Node) -> Finding | None:
     """Of one container, of pods, of a node's resources, of a plugin; None where none is told of."""
-    looks = (_pods, _plugin, _offers, _inspected, _namespaces)  # each rests on those before it
+    looks = (
+        _pods,
+        _driver,
+        _plugin,
+        _offers,
+        _inspected,
+        _namespaces,
+    )  # each rests on those before it
     found = [each for look in looks if (each := look(node)) is not None]
     ill = [each for each in found if each.status is Status.FAIL]
     if ill:
@@ -58,6 +66,36 @@ def _pods(node: Node) -> Finding | None:
         f"{up}; still starting: {late[0]}" if late else up,
         hint="kubectl describe node tells what each offers; kubectl exec POD -- ibv_devinfo",
     )
+
+
+_HELD = (
+    "lsmod tells who holds it: with the node drained end the GPU's users (fuser /dev/nvidia*), "
+    "unload what stands above it (gdrdrv; nvme_rdma and rpcrdma by UNLOAD_STORAGE_MODULES=true), "
+    "then delete the pod; a reboot does it too"
+)
+_FETCH = (
+    "the pod's way to the packages: proxy, mirror, entitlement; or a precompiled driver's image"
+)
+
+
+def _driver(node: Node) -> Finding | None:
+    """What the container that brings the GPU's or the HCA's driver says of itself."""
+    if node.driver_pod is None:
+        return None
+    up, why = node.driver_pod
+    if why:
+        held = " use" in why or "unload" in why or "already running" in why
+        return failed(
+            f"the driver's container: {why}",
+            expected="the driver loaded, and its container waiting",
+            hint=_HELD
+            if held
+            else _FETCH
+            if re.search("download|find a match|resolve host", why)
+            else "the lines before it, and kubectl logs --previous",
+        )
+    told = "came up" if up else "does not say how it ended"
+    return unknown(f"the driver's container {told}", hint="kubectl logs of all its containers")
 
 
 def _offers(node: Node) -> Finding | None:
@@ -105,6 +143,8 @@ def _plugin(node: Node) -> Finding | None:
             "selectors",
         )
     words = f"the device plugin offers {', '.join(log.offered)}" if log.offered else ""
+    if log.left_out:
+        words += f", and leaves out {len(log.left_out)} that match: {log.left_out[0]}"
     return unknown(
         words or "the device plugin says of no resource what it offers",
         hint="kubectl describe node tells what is allocatable",

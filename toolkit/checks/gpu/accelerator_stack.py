@@ -39,8 +39,8 @@ def gdrcopy(node: Node, want: Want) -> Finding:
     ill = sanity is not None and bool(sanity.failed or sanity.refused)
     if sanity is not None and (ill or not node.companions_probed):
         return _by_sanity(sanity)
-    if not node.companions_probed and (why := why_not_inserted(node, ("gdrdrv",))):
-        return failed(f"{why[0]}: {why[1].cause}", expected="loaded", hint=why[1].action)
+    if not node.companions_probed and (found := _by_kernel(node)):
+        return found
     running = node.gdrdrv
     if running.loaded:
         return _running_gdrdrv(node, running)
@@ -67,6 +67,22 @@ def gdrcopy(node: Node, want: Want) -> Finding:
     return not_applicable(NO_GDRCOPY)
 
 
+def _by_kernel(node: Node) -> Finding | None:
+    """What the kernel said of it in a text: why it was not inserted, or that it could not pin."""
+    if why := why_not_inserted(node, ("gdrdrv",)):
+        return failed(f"{why[0]}: {why[1].cause}", expected="loaded", hint=why[1].action)
+    call = "nvidia_p2p_get_pages("
+    pins = [e for e in node.dmesg if call in e and "failed" in e] if node.has_log else []
+    if not pins:
+        return None
+    return failed(
+        f"gdrdrv could not pin GPU memory: {pins[-1][pins[-1].index(call) :]}",
+        expected="memory that the driver hands out",
+        hint="-22: no such memory, or not whole pages of the GPU. GDRCopy and driver of one age; "
+        "memory of cuMemCreate needs gpuDirectRDMACapable",
+    )
+
+
 def _by_sanity(sanity: Sanity) -> Finding:
     if sanity.refused:
         return failed(
@@ -76,9 +92,17 @@ def _by_sanity(sanity: Sanity) -> Finding:
         )
     if sanity.copied:
         return passed(f"gdrcopy_copybw writes GPU memory at {sanity.copied}")
-    counted = f"gdrcopy_sanity: {sanity.passed} of {sanity.total} passed"
+    of = f": {sanity.passed} of {sanity.total}" if sanity.total else f", cut: {sanity.passed}"
+    counted = f"gdrcopy_sanity{of} passed"
     if sanity.failed:
-        return failed(f"{counted}, {sanity.failed} failed", expected="none failed")
+        return failed(
+            f"{counted}, {sanity.failed} failed",
+            expected="none failed",
+            hint="dmesg | grep -E 'gdrdrv|nvidia_p2p': built for another driver, or memory that "
+            "cannot be pinned",
+        )
+    if not sanity.total:
+        return unknown(counted, hint="gdrcopy_sanity, whole")
     return passed(f"{counted}{f', {sanity.waived} waived' if sanity.waived else ''}")
 
 

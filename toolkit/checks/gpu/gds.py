@@ -43,6 +43,14 @@ def nvidia_fs(node: Node, want: Want) -> Finding:
     report = node.gdscheck
     if report is not None:
         return _reported(report)
+    if said := node.cufile_said:
+        return failed(
+            f"cuFile: {said[-1]}",
+            expected="files read into GPU memory, and not through host memory",
+            hint="gdscheck -p names what is missing: nvidia-fs, or a storage driver that knows it; "
+            "requests are to be smaller than BAR1",
+            details=said[:-1],
+        )
     running = node.nvidia_fs
     if running.loaded:
         return passed(f"nvidia-fs {running.version or 'loaded'}")
@@ -82,26 +90,23 @@ def _not_loaded(node: Node) -> Finding:
 
 def _reported(report: GdsCheck) -> Finding:
     """What gdscheck itself came to."""
-    if report.verified is None:
-        return unknown(
-            f"gdscheck {report.release} came to no end", hint="run gdscheck -p again, as root"
-        )
-    if not report.verified:
+    named = f"gdscheck {report.release}".rstrip()
+    able = [name for name, can in report.storage.items() if can]
+    if report.verified is None and (able or not report.listed):
+        return unknown(f"{named} came to no end", hint="run gdscheck -p again, as root")
+    if report.verified is False:
         return failed(
             report.trouble[0] if report.trouble else "gdscheck refuses the platform",
             expected="Platform verification succeeded",
             hint="see the hardware that GPUDirect Storage supports",
             details=report.trouble[1:],
         )
-    able = [name for name, can in report.storage.items() if can]
     if not able:
         return failed(
-            f"gdscheck {report.release}: no kind of storage is supported",
+            f"{named}: no kind of storage is supported",
             expected="NVMe, or the file system in use: Supported",
         )
-    return passed(
-        f"gdscheck {report.release}: platform verified, {', '.join(able)}", details=report.gpus
-    )
+    return passed(f"{named}: platform verified, {', '.join(able)}", details=report.gpus)
 
 
 @check(

@@ -59,7 +59,8 @@ def _judged(
 
     :param bad: the failure, of "ADDRESS: NAME" with value; what passes is said here.
     """
-    gpus = node.smi.gpus
+    report = node.smi_shown
+    gpus = report.gpus
     told = [gpu for gpu in gpus if gpu.health.sections & set(sections)]
     pairs = tuple(
         (f"{gpu.address}: {name}", value) for gpu in told for name, value in pick(gpu.health)
@@ -71,6 +72,9 @@ def _judged(
         return unknown(f"{strange[0][0]} is {strange[0][1]!r}", hint="nvidia-smi -q")
     if told and len(told) < len(gpus):
         return unknown(f"nvidia-smi -q tells it of {len(told)} of {len(gpus)} GPUs")
+    if report.lacks:
+        shown = f"none on {counted(len(told), 'GPU')} shown; " if pairs else ""
+        return unknown(f"{shown}nvidia-smi -q: {report.lacks}", hint="nvidia-smi -q, whole")
     if not pairs:
         return not_applicable(f"nvidia-smi -q tells nothing of it: {' or '.join(sections)}")
     return passed(f"none on {counted(len(gpus), 'GPU')}")

@@ -41,6 +41,9 @@ def fabricmanager(node: Node, want: Want) -> Finding:
     switches.
     """
     unit = node.services.get("nvidia-fabricmanager")
+    if node.cuda_said:
+        found = f"CUDA is not ready (802): {node.cuda_said}"
+        return failed(found, expected="CUDA that starts", hint=_NOT_READY)
     if (said := _by_its_log(node)) is not None:
         return said
     if unit is not None and unit.failed:  # somebody pasted it, and may have pasted nothing else
@@ -54,6 +57,9 @@ def fabricmanager(node: Node, want: Want) -> Finding:
     return _managed(node, want)
 
 
+_NOT_READY = (
+    "systemctl status nvidia-fabricmanager; in confidential mode nvidia-smi conf-compute -srs 1"
+)
 _NO_SWITCH = (
     "lspci -nn -d 10de: (Bridge [0680]); on HGX B200 and later it needs nvlsm, mlx5_ib and ib_umad"
 )
@@ -79,7 +85,8 @@ def _by_its_log(node: Node) -> Finding | None:
             "it found no NVSwitch and ended: right where there is none, as in nodes of a rack",
             hint=_NO_SWITCH,
         )
-    return passed(f"it has configured all {said['up']}") if said and not node.probed else None
+    up = "up" in said and not node.probed
+    return passed(f"it has configured all {said['up']}") if up else None
 
 
 def _without_unit(node: Node) -> Finding:
@@ -110,7 +117,7 @@ def _switches_told(node: Node) -> str:
     """What of the evidence tells of NVSwitches here; "" where nothing does."""
     looks: dict[str, Callable[[], bool]] = {
         "GPUs that have not joined the NVLink fabric": lambda: any(
-            each.fabric and _ill(each) for each in node.smi.gpus
+            each.fabric and _ill(each) for each in node.smi_shown.gpus
         ),
         "NVSwitches on the PCI bus": lambda: any(
             each.driver != PASSED_THROUGH for each in node.nvswitches
@@ -183,14 +190,14 @@ def fabric_state(node: Node, want: Want) -> Finding:
     """
     if node.no_driver:
         return not_applicable(NOT_LOADED)
-    gpus = [each for each in node.smi.gpus if each.fabric]
-    if not gpus:
+    shown = node.smi_shown
+    gpus = [each for each in shown.gpus if each.fabric]
+    if not gpus and not shown.lacks:
         silent = _silent(node, want)
         return silent or not_applicable("no GPU is part of an NVLink fabric")
     kinds = {(each.name, each.device) for each in gpus}
-    gpus += [e for e in node.smi.gpus if not e.fabric and (e.name, e.device) in kinds]
-    ill = {each.address: why for each in gpus if (why := _ill(each))}
-    if ill:
+    gpus += [e for e in shown.gpus if not e.fabric and e.name and (e.name, e.device) in kinds]
+    if ill := {each.address: why for each in gpus if (why := _ill(each))}:
         waiting = all(why.startswith("In Progress") for why in ill.values())
         return failed(
             f"{len(ill)} of {len(gpus)} GPUs: {', '.join(sorted(set(ill.values())))}",
@@ -207,9 +214,15 @@ def fabric_state(node: Node, want: Want) -> Finding:
             hint="nvidia-smi -q | grep -A8 Fabric; the log of the fabric manager, or of NMX",
             details=tuple(f"{each.address}: {each.cluster or 'none'}" for each in gpus),
         )
-    if strange := [(e.address, why) for e in gpus if (why := _untold(e))]:
-        return unknown(f"{strange[0][0]}: {strange[0][1]}", hint="nvidia-smi -q | grep -A8 Fabric")
-    return passed(f"{counted(len(gpus), 'GPU', 'has', 'have')} joined")
+    strange = next((f"{e.address}: {why}" for e in gpus if (why := _untold(e))), "")
+    joined = f"{counted(len(gpus), 'GPU', 'has', 'have')} joined" if gpus else ""
+    if strange or shown.lacks:
+        lacks = f"nvidia-smi -q: {shown.lacks}" if shown.lacks else ""
+        found = strange or "; ".join(filter(None, (joined, lacks)))
+        return unknown(
+            found, hint="nvidia-smi -q | grep -A8 Fabric" if strange else "nvidia-smi -q"
+        )
+    return passed(joined)
 
 
 @check(
@@ -345,9 +358,11 @@ def imex(node: Node, want: Want) -> Finding:
     neither between jobs: NVIDIA's DRA driver demands that nvidia-imex be masked, for a daemon of
     the whole node would take its place and let jobs into each other's memory.
     """
-    if (unit := node.services.get("nvidia-imex")) is not None and unit.failed:
+    unit = node.services.get("nvidia-imex")
+    by_unit = (unit.result or "failed") if unit is not None and unit.failed else ""
+    if why := node.fm_said.get("imex") or by_unit:
         return failed(
-            f"nvidia-imex has failed ({unit.result})",
+            f"nvidia-imex has failed ({why})",
             expected="nvidia-imex running, and a channel",
             hint="journalctl -u nvidia-imex and /var/log/nvidia-imex.log say why; nodes_config.cfg "
             "must name the nodes of the domain",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from toolkit.checks.check import Finding, Impact, check, failed, passed, unknown
+from toolkit.checks.check import Finding, Gap, Impact, check, failed, passed, unknown
 from toolkit.checks.pci.iommu_words import (
     AMD,
     SWITCHES,
@@ -116,7 +116,8 @@ def _by_log(node: Node) -> Finding:
     if refused:
         told = ", ".join(dict.fromkeys(refused))
         return failed(f"{told}: the kernel knows no such option", expected="options that exist")
-    return unknown("the kernel log complains of no option", hint="cat /proc/cmdline")
+    why = "the kernel log complains of no option"
+    return unknown(why, hint="cat /proc/cmdline", gap=Gap.LOG)
 
 
 def _refused(lines: tuple[str, ...]) -> Iterator[str]:

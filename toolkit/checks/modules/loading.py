@@ -14,6 +14,7 @@ from toolkit.errors import NoEvidence
 from toolkit.facts.modules.module_file import ModuleImage
 from toolkit.facts.modules.refusals import Refusals, parse_not_inserted, parse_refusals
 from toolkit.facts.node.node import Node
+from toolkit.plural import first_of
 from toolkit.want import PeerPath, Want
 
 PEERMEM_ONLY = frozenset({PeerPath.PEERMEM})
@@ -317,9 +318,8 @@ def other_versions(node: Node, image: ModuleImage) -> Obstacle | None:
             wrong.append(f"{name} 0x{built:08x}, in {path.rpartition('/')[2]} 0x{crc:08x}")
     if not wrong:
         return None
-    more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
     return Obstacle(
-        f"built against another version of {wrong[0]}{more}",
+        f"built against another version of {first_of(wrong)}",
         "the symbol versions of the installed providers",
         rebuild(node),
     )

@@ -6,6 +6,7 @@ from collections import Counter
 
 from toolkit.checks.check import (
     Finding,
+    Gap,
     Impact,
     Tense,
     check,
@@ -218,6 +219,7 @@ def _by_what_was_said(node: Node) -> Finding:
     return unknown(
         "neither kernel log nor command line tells whether an IOMMU translates",
         hint="cat /sys/kernel/iommu_groups/*/type",
+        gap=Gap.LOG,
     )
 
 

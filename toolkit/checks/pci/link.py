@@ -6,7 +6,16 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 
-from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
+from toolkit.checks.check import (
+    Finding,
+    Gap,
+    Impact,
+    check,
+    failed,
+    not_applicable,
+    passed,
+    unknown,
+)
 from toolkit.checks.gpu.health import asked
 from toolkit.checks.pci.pcie import FLAT
 from toolkit.checks.rdma.pasted_ports import pcie_told
@@ -39,8 +48,8 @@ def link(node: Node, want: Want) -> Finding:
     H100, B200) have one performance state and keep their speed: a lower one is a fault, as it
     is on an HCA. The HCA that manages the node is nobody's fault.
     """
-    if not node.knows_pci and (node.said_pcie_links or node.has_log):
-        return pcie_told(node) or _by_log(node.dmesg)
+    if not node.knows_pci and (elsewhere := _without_bus(node)):
+        return elsewhere
     tree = node.pci
     hops = _hops(tree, (*tree.gpus, *_judged(node)))
     if not any(hop.lower.now.width for hop in hops):
@@ -63,6 +72,20 @@ def link(node: Node, want: Want) -> Finding:
     if alone:
         return unknown(f"{alone[0]}: {told[alone[0]][1]}; what the slot can is not told")
     return _whole(tree.gpus, len({hop.lower.address for hop in hops}))
+
+
+def _without_bus(node: Node) -> Finding | None:
+    """What nvidia-smi -q, mlxlink and the kernel log tell; None where none of them was given."""
+    report, _ = asked(lambda: node.smi_shown)
+    slow = [f"{each.address}: {each.link}" for each in report.gpus if each.link] if report else []
+    if slow:
+        return failed(
+            f"{counted(len(slow), 'GPU')} at work below what the slot can: {slow[0]}",
+            expected="full width and speed",
+            details=tuple(slow[1:]),
+        )
+    given = node.said_pcie_links or node.has_log
+    return pcie_told(node) or _by_log(node.dmesg) if given else None
 
 
 def _whole(gpus: tuple[PciFunction, ...], many: int) -> Finding:
@@ -136,7 +159,7 @@ def _by_log(lines: tuple[str, ...]) -> Finding:
             ),
         )
     if not found:
-        return unknown("the kernel log tells of no link")
+        return unknown("the kernel log tells of no link", gap=Gap.LOG)
     told = ", ".join(f"{address} {match[2]}" for address, match in found.items())
     return unknown(
         f"{told}: all that the card can; whether its port is faster is not told",

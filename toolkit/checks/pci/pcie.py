@@ -5,7 +5,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
+from toolkit.checks.check import (
+    Finding,
+    Gap,
+    Impact,
+    check,
+    failed,
+    not_applicable,
+    passed,
+    unknown,
+)
 from toolkit.checks.role import PASSED_THROUGH, lent_gpus, role
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.functions import PciFunction, PciTree
@@ -184,7 +193,8 @@ def hostbridge(node: Node, want: Want) -> Finding:
             details=tuple(refused.values()),
         )
     if not node.log_is_whole:
-        return unknown("the kernel log, or this excerpt of it, tells of no refusal")
+        why = "the kernel log, or this excerpt of it, tells of no refusal"
+        return unknown(why, gap=Gap.LOG)
     return no_refusal(node)
 
 

@@ -20,7 +20,7 @@ from toolkit.checks.rdma.pasted_ports import errors_told
 from toolkit.facts.gpu.kernel_trouble import Trouble
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.hca_health import WATCHED, Counters, full
-from toolkit.plural import counted
+from toolkit.plural import counted, first_of
 from toolkit.want import Want
 
 _WATCHED = " or ".join((", ".join(sorted(WATCHED)[:-1]), sorted(WATCHED)[-1]))
@@ -90,8 +90,7 @@ def _refused(refused: tuple[Trouble, ...]) -> Finding:
     """
     words = _words(refused)
     return unknown(
-        f"{words[0]}{f' and {len(words) - 1} more' if words[1:] else ''}; for which memory the log "
-        "does not tell",
+        f"{first_of(words)}; for which memory the log does not tell",
         hint="what the job said then (NCCL_DEBUG=INFO, UCX_LOG_LEVEL=debug); is nvidia-peermem "
         "loaded? rdma resource show tells how many keys are in use",
     )

@@ -12,7 +12,7 @@ from toolkit.checks.check import Finding, Status, failed, unknown
 from toolkit.checks.role import role
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.firmware_tools import UNPLUGGED, Link
-from toolkit.plural import counted
+from toolkit.plural import counted, first_of
 from toolkit.want import Role, Want
 
 # What a sound link loses after correction: ibdiagnet's manual, --ber_thresh; and for how long that
@@ -232,7 +232,7 @@ def _by_modules(node: Node) -> Finding | None:
     raised = [why for each in told for why in (*each.alarms, *each.dark)]
     if raised:
         return failed(
-            f"a module raises {raised[0]}" + (f" and {len(raised) - 1} more" if raised[1:] else ""),
+            f"a module raises {first_of(raised)}",
             expected="no alarm, and a signal on every lane",
             hint="drain the node; clean and reseat the module, look at its airflow, exchange it",
             details=tuple(raised),

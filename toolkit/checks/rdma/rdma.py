@@ -31,10 +31,13 @@ from toolkit.facts.pci.functions import MELLANOX
 from toolkit.facts.pci.kernel_log import parse_probe_failures
 from toolkit.facts.pci.topology import best_pairs, pair
 from toolkit.facts.rdma.devices import Kind, RdmaDevice
-from toolkit.plural import counted
+from toolkit.plural import counted, first_of
 from toolkit.want import Want
 
 ETHERNET = 0x0200  # class and subclass of a network function
+_PROBED = frozenset(
+    {"mlx4_core", "mlx5_core", "bnxt_en", "bnxt_re", "efa", "ice", "irdma", "ionic"}
+)
 # How GPU memory is reached through devices that are no HCAs.
 _OTHERS = {
     Kind.SOFTWARE: "Soft-RoCE and Soft-iWARP copy through the processor: no GPUDirect RDMA",
@@ -57,7 +60,7 @@ def devices(node: Node, want: Want) -> Finding:
     Ethernet alone is none of them. Where libibverbs has no provider for a device,
     the kernel has it and user space does not: after an update of only one of them.
     """
-    if not node.probed and (told := devices_told(node)):
+    if not node.probed and (told := devices_told(node) or _untaken(node)):
         return told
     idle = _idle(node)
     if not node.rdma_devices:
@@ -146,6 +149,22 @@ def _not_taken(node: Node, addresses: list[str]) -> tuple[str, tuple[str, ...]]:
         "does not answer needs the node powered off and on, or new firmware, not modprobe",
         details,
     )
+
+
+def _untaken(node: Node) -> Finding | None:
+    """HCAs that their drivers gave up, by a kernel log without lists; None where it has none."""
+    if node.tells_rdma or not node.has_log:
+        return None
+    for address, each in parse_probe_failures(node.dmesg).items():
+        if each.driver in _PROBED:
+            said = f", at: {each.said}" if each.said else ""
+            return failed(
+                f"{address}: {each.driver} did not take it, error {each.error}{said}",
+                expected="an HCA that its driver starts",
+                hint="the kernel log before it says at what; firmware and driver of one age "
+                "(mlxfwmanager), and a power cycle of the card",
+            )
+    return None
 
 
 def _idle(node: Node) -> list[str]:
@@ -272,8 +291,7 @@ def _up(device: RdmaDevice) -> bool:
 
 def _names(devices: list[RdmaDevice]) -> str:
     """The first of them with their states; all are in the details."""
-    told = [f"{each.name} {_states(each)}" for each in devices[:4]]
-    return ", ".join(told) + (f" and {len(devices) - 4} more" if len(devices) > 4 else "")
+    return first_of([f"{each.name} {_states(each)}" for each in devices], 4)
 
 
 def _states(device: RdmaDevice) -> str:

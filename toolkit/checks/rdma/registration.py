@@ -211,6 +211,7 @@ _WAYS_OUT = {
     "Numerical result out of range": "less at once, or in parts: ibv_devinfo -v, max_mr_size",
     "": "is nvidia-peermem loaded (peermem.loaded), or does the GPU give dma-buf (dmabuf.gpu)?",
 }
+_EFA = "the EFA installer and aws-ofi-nccl that fit this NCCL; efa.peermem"
 _LIBRARY = "a UCX with CUDA or ROCm, and its modules where it looks: ucx_info -d; UCX_MODULE_DIR"
 
 
@@ -230,8 +231,7 @@ def refused(node: Node, want: Want) -> Finding:
     that the caller gave wrong. Logs of UCX, NVSHMEM and others, given as text, tell what was
     refused to them.
     """
-    told = [each for each in node.verbs_troubles if each.of_memory]
-    if told:
+    if told := (*(each for each in node.verbs_troubles if each.of_memory), *_by_jobs(node)):
         return _refused_to_programs(told)
     if node.ucx_ways:
         ways = (f"{hca}: {' and '.join(sorted(has))}" for hca, has in node.ucx_ways.items())
@@ -249,12 +249,39 @@ def refused(node: Node, want: Want) -> Finding:
     )
 
 
-def _refused_to_programs(told: list[VerbsTrouble]) -> Finding:
+# misc/ibvwrap.cc of NCCL, and nccl_ofi_*.cpp of aws-ofi-nccl.
+_NOT_REGISTERED = re.compile(
+    r"Call to ibv_\w*reg_\w*mr\w* failed|NET/OFI (?:CM: )?(?:Unable to|Could(?:n't| not)|Failed to)"
+    r" register\b|NET/OFI .*\b(?:registration|fi_mr_\w+)\b.* failed"
+)
+
+
+def _by_jobs(node: Node) -> Iterator[VerbsTrouble]:
+    """What NCCL and perftest could not register, by their own logs."""
+    if (log := node.nccl_log) is None and not node.perftest_runs:
+        return
+    from toolkit.facts.rdma import verbs_log as said  # noqa: PLC0415 nobody else pays for it
+
+    if log is not None and log.hosts and node.hostname:
+        log = log.of(node.hostname)
+    for line in log.troubles if log is not None else ():
+        if _NOT_REGISTERED.search(line):
+            yield said.VerbsTrouble(said.Trouble.REGISTER, f"NCCL: {line}", said.errno_of(line))
+    for run in node.perftest_runs:
+        if run.trouble is not None and run.trouble.unregistered:
+            yield said.VerbsTrouble(said.Trouble.REGISTER, f"perftest: {run.trouble}")
+
+
+def _refused_to_programs(told: tuple[VerbsTrouble, ...]) -> Finding:
     """The first that a program could not register: what failed afterwards may follow from it."""
     first, *others = told
     return failed(
         first.words,
         expected="memory that the HCA takes",
-        hint=_LIBRARY if " not available" in first.words else _WAYS_OUT[first.errno],
+        hint=_LIBRARY
+        if " not available" in first.words
+        else _EFA
+        if "NET/OFI" in first.words and not first.errno
+        else _WAYS_OUT[first.errno],
         details=tuple(each.words for each in others[:3]),
     )

@@ -27,10 +27,11 @@ _PATH = "nvidia-smi topo -m and lspci -vvv of that node, in the same paste"
 _SHORT = (
     "the HCA's own link (pcie.link), cable and fabric, the other end's port; for GPU memory ACS"
 )
+_BY_HCA = "rc or dc by an HCA"
+_NOT_BY_TCP = "UCX_TLS=rc,cuda_copy,gdr_copy and UCX_NET_DEVICES; see ucx.paths"
 _SOFTWARE = ("rxe", "siw")
 _NEAR = 0.96  # of a line's rate: headers take the rest at an MTU of 4096 bytes
 _LARGE = 1 << 20  # bytes from which a library's own costs no longer count
-_FIXED = (Why.PEERMEM, Why.DMABUF, Why.GPU_DMABUF)  # GPU memory cannot be registered
 _OF_STATUS = OF_STATUS | {
     10: "remote access error: the other end offered less memory; give both ends the same -s or -a",
 }
@@ -71,6 +72,9 @@ def judge(node: Node) -> Finding:
     findings = [_of_perftest(node, each) for each in node.perftest_runs]
     if node.ucx_run is not None:
         findings.append(_of_ucx(node, node.ucx_run))
+    if node.ucx_tcp:
+        found = f"UCX goes by TCP between nodes: {node.ucx_tcp}"
+        findings.append(failed(found, expected=_BY_HCA, hint=_NOT_BY_TCP))
     findings += [
         unknown(f"it ended amid: {each.words}", hint=_WAYS_OUT[each.trouble])
         for each in node.verbs_troubles
@@ -114,10 +118,10 @@ def _broke_off(run: PerftestRun | None, trouble: PerftestTrouble, gpu_name: str)
     rows: tuple[Bandwidth, ...] = run.bandwidths if run is not None else ()
     reached = max((each.average for each in rows), default=0.0)
     before = f"; {reached:.1f} GB/s before" if reached else ""
-    if trouble.why in _FIXED and for_consumers(gpu_name):
+    if trouble.unregistered and for_consumers(gpu_name):
         expected = "a data-centre or professional GPU"
         return failed(f"{trouble}, of {gpu_name}", expected=expected, hint=NEVER)
-    if trouble.why in _FIXED:
+    if trouble.unregistered:
         return failed(
             f"{trouble}",
             expected="GPU memory that the HCA can register",
@@ -131,8 +135,8 @@ def _of_ucx(node: Node, run: UcxPerf) -> Finding:
     if run.tcp:
         return failed(
             f"{run.bandwidth:.1f} GB/s, and UCX went by TCP",
-            expected="rc or dc by an HCA",
-            hint="UCX_TLS=rc,cuda_copy,gdr_copy and UCX_NET_DEVICES; see ucx.paths",
+            expected=_BY_HCA,
+            hint=_NOT_BY_TCP,
         )
     if run.test and "bandwidth" not in run.test:
         return unknown(f"{run.test}: nothing of its bandwidth", hint="ucx_perftest -t tag_bw")

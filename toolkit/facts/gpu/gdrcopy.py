@@ -73,7 +73,11 @@ _SANITY = re.compile(
 
 
 _COPIED = re.compile(r"^write BW: ([\d.]+) ?MB/s$", re.MULTILINE)
-_NOT_OPENED = re.compile(r"\bgdr_open(?:\(\) failed|.*\berror\b.*)| `?\(?g\)? ?!= .*failed")
+_NOT_OPENED = re.compile(
+    r"\bgdr_open(?:\(\) failed|.*\berror\b.*)| `?\(?g\)? ?!= .*failed"
+    r"|Error getting the gdrdrv driver version .*"
+)
+_ONE = re.compile(r"^(?:&&&& (PASSED|FAILED|WAIVED) \w+|(Assertion \".*gdr_.*\" failed) .*)$", re.M)
 
 
 def parse_sanity(text: str) -> Sanity:
@@ -89,7 +93,10 @@ def parse_sanity(text: str) -> Sanity:
         return Sanity(0, 0, 0, 0, refused[0].strip())
     if found is None and (speed := _COPIED.search(text)) is not None:
         return Sanity(0, 0, 0, 0, copied=f"{speed[1]} MB/s")
-    if found is None:
-        raise Unparsable("gdrcopy_sanity", text.strip().split("\n", 1)[0])
+    if found is None:  # cut: of those that are told nobody knows whether they are all
+        told = [each[1] or "FAILED" for each in _ONE.finditer(text)]
+        if not told:
+            raise Unparsable("gdrcopy_sanity", text.strip().split("\n", 1)[0])
+        return Sanity(0, told.count("PASSED"), told.count("FAILED"), told.count("WAIVED"))
     total, passed, failed, waived = map(int, found.groups())
     return Sanity(total, passed, failed, waived)

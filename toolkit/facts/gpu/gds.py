@@ -84,6 +84,7 @@ class GdsCheck:
     iommu: str = ""  # "disabled", "enabled"; "" where it was not printed
     verified: bool | None = None  # the platform; None where gdscheck did not come so far
     trouble: tuple[str, ...] = ()  # lines that say what is not supported
+    listed: bool = False  # all kinds of storage: behind them comes user-space RDMA
 
 
 _SUPPORT = re.compile(r"(--)?(\S.*?)\s*: (Supported|Unsupported)")
@@ -98,17 +99,17 @@ def parse_gdscheck(text: str) -> GdsCheck:
     "Userspace RDMA : Unsupported" says that cuFile's own RDMA library is not configured; it
     is not the state of PeerDirect.
 
-    :raises Unparsable: where it names no release.
+    :raises Unparsable: where it names neither a release nor a kind of storage.
     """
     lines = [line.strip() for line in text.split("\n")]
     release = _after(lines, r"GDS release version(?: \(beta\))?: *(\S+)")
-    if not release:
-        raise Unparsable("gdscheck -p", text.strip().split("\n", 1)[0])
     storage = {
         found[2]: found[3] == "Supported"
         for line in lines
         if (found := _SUPPORT.fullmatch(line)) and not found[1]
     }
+    if not release and not storage:
+        raise Unparsable("gdscheck -p", text.strip().split("\n", 1)[0])
     joined = "\n".join(lines)
     verified = None
     if "Platform verification succeeded" in joined:
@@ -124,7 +125,23 @@ def parse_gdscheck(text: str) -> GdsCheck:
         _after(lines, r"IOMMU: *(\w+)").lower(),
         verified,
         trouble,
+        "Userspace RDMA" in storage,
     )
+
+
+# What cuFile logs (cufile.log): "DD-MM-YYYY hh:mm:ss:ms [pid=N tid=N] ERROR  cufio-fs:199 ...".
+_LOGGED = re.compile(
+    r"(?:ERROR|NOTICE|WARN)\s+\S+:\d+ (?P<why>nvidia-fs\.ko driver not loaded"
+    r"|\w+ Driver not registered with nvidia-fs|cuInit Failed, error \w+|Unsupported block device.*"
+    r"|Inc-bar-usage failed: size \d+ remaining bytes \d+|running in compatible mode"
+    r"|error creating udev_device for block device .*|error allocating nvfs handle, size: \d+"
+    r"|.*GDS not supported or disabled by config.*)"
+)
+
+
+def parse_cufile_log(text: str) -> tuple[str, ...]:
+    """Why cuFile went through host memory, or failed, each once; the log is of many runs."""
+    return tuple(dict.fromkeys(each["why"].strip("! ") for each in _LOGGED.finditer(text)))
 
 
 def _after(lines: list[str], pattern: str) -> str:

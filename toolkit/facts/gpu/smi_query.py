@@ -1,16 +1,18 @@
 """What nvidia-smi tells of each GPU: ``nvidia-smi -q``, with -x too, its table, or its CSV.
 
 The key column of -q is as wide as the longest key of the driver's branch, and branches add
-sections: a value is told by the headings above it, which are told by indentation.
+sections: a value is told by the headings above it, which are told by indentation. Of a cut text
+what is shown counts: sections above the first GPU are one GPU's, and one that comes again
+another's.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from toolkit.errors import NoEvidence, Unparsable
+from toolkit.errors import Unparsable
 from toolkit.facts.gpu.driver import is_error, normal_address
 from toolkit.facts.gpu.smi_forms import Blocks, is_xml, table_blocks, xml_blocks
 from toolkit.facts.gpu.smi_health import SmiHealth, smi_health
@@ -18,6 +20,12 @@ from toolkit.facts.gpu.smi_health import SmiHealth, smi_health
 _GPU = re.compile(r"GPU ([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])\s*")
 _PAIR = re.compile(r"( *)([^:]*[^: ]) *: ?(.*)")
 _MIB = re.compile(r"([0-9]{1,9})(?: MiB)?")
+# "GPU Recovery Action" is a key of the GPU itself, and so is the performance state.
+_TELLING = re.compile(
+    r"\s+(?:Remapped Rows|Retired Pages|ECC Errors|Fabric|PCI|GPU Link Info|GPU Reset Status"
+    r"|(?:FB|BAR1) Memory Usage|Clocks (?:Event|Throttle) Reasons"
+    r"|(?P<key>GPU Recovery Action|Product Name|Performance State) *:.*)\s*"
+)
 Path = tuple[str, ...]  # headings from the outermost in, then the key
 UNREADABLE = -1
 
@@ -45,6 +53,7 @@ class SmiGpu:
     protected_mib: int | None = None  # kept from the host, in CC mode all of it; None: not told,
     # and UNREADABLE where it is not a size
     addressing: str = ""  # "ATS" where NVLink-C2C joins it to its CPU, else "HMM" or "None"
+    link: str = ""  # "x8 of x16" where its PCIe link is slower than it can be, and it is busy
 
     @property
     def in_cluster(self) -> bool:
@@ -54,15 +63,15 @@ class SmiGpu:
 
 @dataclass(frozen=True, slots=True)
 class SmiReport:
-    driver: str  # "535.161.08"
+    driver: str  # "535.161.08"; "" where a cut text does not tell
     gpus: tuple[SmiGpu, ...]
+    lacks: str = ""  # what a cut text has not: of it nothing is known
 
 
 def parse_smi_query(text: str) -> SmiReport:
     """Read ``nvidia-smi -q``, whole or cut down to some of its sections, or with -x.
 
-    :raises NoEvidence: of sections that grep has left alone, whose GPU is not named.
-    :raises Unparsable: where it names no driver or no GPU, or fewer GPUs than are attached.
+    :raises Unparsable: where it has no GPU, and no section of one.
     """
     return _report(text, xml_blocks(text) if is_xml(text) else _blocks(text))
 
@@ -78,15 +87,13 @@ def parse_smi_table(text: str) -> SmiReport:
 def _report(text: str, told: Blocks) -> SmiReport:
     head, blocks = told
     driver = head.get(("Driver Version",), "")
-    if (not driver or not blocks) and parse_bar1_alone(text):
-        why = "nvidia-smi -q: sections on memory alone: of which GPUs is not told"
-        raise NoEvidence(why, hint="nvidia-smi -q, whole")
-    if not driver or not blocks:
+    if not blocks:
         raise Unparsable("nvidia-smi -q", text.strip().split("\n")[0])
     attached = head.get(("Attached GPUs",), "")
+    lacks = "" if driver else "its head is not there: which GPUs there are is not told"
     if attached.isdecimal() and int(attached) != len(blocks):
-        raise Unparsable("nvidia-smi -q", f"{len(blocks)} of {attached} GPUs")
-    return SmiReport(driver, tuple(_gpu(address, values) for address, values in blocks))
+        lacks = f"{len(blocks)} of {attached} GPUs"
+    return SmiReport(driver, tuple(_gpu(address, values) for address, values in blocks), lacks)
 
 
 def _blocks(text: str) -> Blocks:
@@ -95,12 +102,19 @@ def _blocks(text: str) -> Blocks:
     found: list[tuple[str, dict[Path, str]]] = []
     values = head
     headings: list[tuple[int, str]] = []
+    begun: set[str] = set()  # sections of a GPU that is not named
+    named = False
     for line in text.split("\n"):
-        gpu = _GPU.fullmatch(line)
-        if gpu:
-            values, headings = {}, []
+        if gpu := _GPU.fullmatch(line):
+            values, headings, named = {}, [], True
             found.append((normal_address(gpu[1]), values))
             continue
+        if not named and (told := _TELLING.fullmatch(line)):
+            section = told["key"] or line.strip()
+            if values is head or section in begun:
+                values, headings, begun = {}, [], set()
+                found.append((f"GPU {len(found) + 1} of this text", values))
+            begun.add(section)
         pair = _PAIR.fullmatch(line)
         depth = len(line) - len(line.lstrip(" "))
         headings = [each for each in headings if each[0] < depth]
@@ -141,7 +155,21 @@ def _gpu(address: str, values: dict[Path, str]) -> SmiGpu:
         tuple(", ".join(path) for path, value in values.items() if is_error(value)),
         _size(told("Conf Compute Protected Memory Usage", "Total")),
         told("Addressing Mode"),
+        _slow_link(told),
     )
+
+
+def _slow_link(told: Callable[..., str]) -> str:
+    """What its link lacks while it works: an idle GPU lowers speed, and some their width."""
+    link = ("PCI", "GPU Link Info")
+    busy = re.fullmatch(r"[1-9]\d* %", told("Utilization", "Gpu") or told("Utilization", "GPU"))
+    if not busy or told("Performance State") not in {"P0", "P1", "P2"}:
+        return ""
+    for name, shown in (("Link Width", "x{}"), ("PCIe Generation", "PCIe {}")):
+        now, most = (told(*link, name, key).removesuffix("x") for key in ("Current", "Max"))
+        if now.isdecimal() and most.isdecimal() and int(now) < int(most):
+            return f"{shown.format(now)} of {shown.format(most)}"
+    return ""
 
 
 def _size(value: str) -> int | None:

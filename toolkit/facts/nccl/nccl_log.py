@@ -172,13 +172,13 @@ _TROUBLES = tuple(
     for shape in (
         r"NET/IB ?: No device found",
         r"Failed to open libibverbs\.so.*",
-        r"NET/OFI .*\bdisabling GDR\b",
+        r"NET/OFI .*\b(?:disabling GDR|GDR disabled)\b",
         r"network \S.* not found",
         r"Got completion .*",
         # Not those of taking down: the device may be gone by then.
         r"Call to ibv_(?!get_async|ack|destroy|dereg|dealloc|close|free)\w+ failed.*",
         r"NET/\S+ ?: .*[Aa]sync (?:fatal )?event.*(?:error|catastrophic).*",
-        r"NCCL WARN NET/OFI .*(?:Unable to|Couldn't|Could not|[Ff]ailed|[Ee]rror).*",
+        r"NCCL WARN NET/OFI .*(?:Unable to|[Cc]ould(?:n't| not)|[Ff]ailed|[Ee]rror).*",
         r"Unable to use GIN: .*",
         r"HINT: .*ACS.*",
     )

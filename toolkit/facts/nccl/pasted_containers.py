@@ -32,6 +32,7 @@ _REFUSED = re.compile(
     r"(?:rdma|sriov|mlnx|hca|roce|infiniband|nvidia\.com/|\.nvidia\.com|imex|dra\.net).*$",
     re.MULTILINE | re.IGNORECASE,
 )
+_EVENT = re.compile(r"^(?:.*[ \t])?Warning[ \t]+[A-Z]\w+[ \t]", re.MULTILINE)
 _DESCRIBED = re.compile(r"^(?=Name: +\S+ *\nNamespace: )", re.MULTILINE)
 _RUNS = re.compile(r"^\s*\"?(?:Status|phase)\"?: +\"?(?:Running|Succeeded)\b", re.MULTILINE)
 _GPU = re.compile(r"nvidia\.com/(?:gpu(?:\.shared)?$|mig-)")
@@ -119,11 +120,14 @@ def _wants(text: str) -> str:
 
 
 def parse_pods(text: str) -> tuple[Asked, ...]:
-    """Read ``kubectl describe pod``, or one pod as YAML or JSON.
+    """Read ``kubectl describe pod``, one pod as YAML or JSON, or what stands of its events.
 
     :raises Unparsable: where it is no pod.
     """
     blocks = [each for each in _DESCRIBED.split(text) if _DESCRIBED.match(each)]
+    if not blocks and _EVENT.search(text):
+        name = re.search(r"\bpod/([\w.-]+)", text)
+        return (Asked(name[1] if name else "the pod", trouble=_trouble(text, {})),)
     return tuple(map(_described, blocks)) or (_written(text),)
 
 
@@ -133,7 +137,7 @@ def _described(text: str) -> Asked:
     given = bool(re.search(r"^\s+Path:\s+/dev(?:/infiniband)?\s*$", text, re.MULTILINE))
     whole = "\nQoS Class:" in text  # behind all containers and volumes
     return Asked(
-        name[1] if name else "",
+        name[1] if name else "a pod",
         _gpus(resources, whole=whole),
         given or _rdma(resources, whole=whole),
         trouble=_trouble(text, resources),

@@ -10,7 +10,7 @@ from toolkit.evidence import State
 from toolkit.facts.fact import fact
 from toolkit.facts.gpu.driver import Flavor
 from toolkit.facts.gpu.gdrcopy import built_for, parse_gdrcopy, parse_sanity
-from toolkit.facts.gpu.gds import parse_cufile, parse_gds, parse_gdscheck
+from toolkit.facts.gpu.gds import parse_cufile, parse_cufile_log, parse_gds, parse_gdscheck
 from toolkit.facts.lines import blocks
 from toolkit.facts.modules.kernel_modules import parse_modinfo
 from toolkit.facts.nccl.consumers import (
@@ -39,6 +39,7 @@ from toolkit.facts.nccl.containers import (
 from toolkit.facts.rdma.ucx import parse_ucx_info
 from toolkit.facts.reading import Reading, parsed, where_given, where_there
 from toolkit.facts.text.tool_reports import (
+    cuda_not_ready,
     parse_dcgmi_diag,
     parse_fi_info,
     parse_rdma_topo,
@@ -78,6 +79,10 @@ class Companions(Reading):
     # The settings of cufile.json that decide how cuFile works; none where it is absent.
     cufile = parsed("cufile", parse_cufile)
     gdscheck = where_given("gdscheck", parse_gdscheck, None)
+    # What cuFile could not do, by its own log.
+    cufile_said = where_given("cufile-log", parse_cufile_log, ())
+    # A program's line that CUDA is not ready (error 802); "" where none was given.
+    cuda_said = where_given("cuda-said", cuda_not_ready, "")
     ucx_info = where_given("ucx-info", parse_ucx_info, None)
     # What libfabric finds, from ``fi_info``; None where it was not given.
     fi_info = where_given("fi-info", parse_fi_info, None)

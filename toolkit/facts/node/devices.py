@@ -161,7 +161,7 @@ class Devices(Pci, Fabric):
     @fact
     def bar1_sizes(self) -> dict[str, int]:
         """Bytes of BAR1 of each GPU by address, as nvidia-smi -q tells them; 0 for not told."""
-        return {each.address: each.bar1_mib << 20 for each in self.smi.gpus}
+        return {each.address: each.bar1_mib << 20 for each in self.smi_shown.gpus}
 
     @property
     def nodes_listed(self) -> bool:

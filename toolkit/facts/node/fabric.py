@@ -248,7 +248,18 @@ class Fabric(Reading):
 
     @fact
     def smi(self) -> SmiReport:
-        """The GPUs as ``nvidia-smi -q`` tells them, or its CSV or table given as a loose file."""
+        """The GPUs as nvidia-smi tells them, all of them.
+
+        :raises NoEvidence: where the text is cut, so that some may be missing.
+        """
+        told = self.smi_shown
+        if told.lacks:
+            raise NoEvidence(f"nvidia-smi -q: {told.lacks}", hint="nvidia-smi -q, whole")
+        return told
+
+    @fact
+    def smi_shown(self) -> SmiReport:
+        """The GPUs that ``nvidia-smi -q`` shows, or its CSV or table given as a loose file."""
         if not self._given("nvidia-smi-q") and self._given("nvidia-smi-csv"):
             return parse_smi_csv(self._text("nvidia-smi-csv"))
         if not self._given("nvidia-smi-q") and self._given(SMI_TABLE):

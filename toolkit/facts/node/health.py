@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from toolkit.errors import NoEvidence
+from toolkit.errors import NoEvidence, NotCollected
 from toolkit.facts.fact import fact
 from toolkit.facts.gpu.kernel_trouble import Trouble, fallen, sxids, uvm_troubles, when, xids
 from toolkit.facts.gpu.smi_health import SmiSaid, parse_smi_said
@@ -100,7 +100,7 @@ class Health(Devices):
         if not any(lines):
             raise NoEvidence("the kernel log is empty", hint="journalctl -k -b")
         if IMPORTED in self.sources.frame("dmesg").source:
-            raise NoEvidence("an excerpt of a kernel log: what it leaves out is not known")
+            raise NotCollected("an excerpt of a kernel log: what it leaves out is not known")
         if self.log_since_boot:
             return "since boot"
         first = next((told for line in lines if (told := when(line))), "")

@@ -26,6 +26,7 @@ from toolkit.facts.rdma.roce import Qos, parse_mlnx_qos
 from toolkit.facts.rdma.ucx import UcxPerf, parse_ucx_perf
 from toolkit.facts.reading import Reading, where_given
 from toolkit.facts.text.pasted_logs import IMPORTED
+from toolkit.facts.text.tool_reports import driver_container
 
 if TYPE_CHECKING:  # a parser is imported where its text was given: no node that is asked has one
     from toolkit.facts.modules.pasted_modules import ConfigLines, Symbols
@@ -110,7 +111,7 @@ _VERBS_LOGS = ("ucx-log", "verbs-log")
 _FIRMWARE = "mlxfwmanager"
 _OF_CONTAINERS = (
     *("kubectl-pod", "kubectl-pods", "kubectl-node", "container-inspect"),
-    *("device-plugin-log", "rdma-system"),
+    *("device-plugin-log", "rdma-system", "driver-container"),
 )
 _HEAD_OF_QOS = re.compile(r"^(?=DCBX mode: )", re.MULTILINE)
 
@@ -169,6 +170,15 @@ class ToldPorts(Reading):
         from toolkit.facts.rdma.verbs_log import detected  # noqa: PLC0415 see above
 
         return detected(self._text("ucx-log"))
+
+    @fact
+    def ucx_tcp(self) -> str:
+        """The lanes between nodes, where UCX's log has TCP alone; "" otherwise."""
+        if not self._given("ucx-log"):
+            return ""
+        from toolkit.facts.rdma.verbs_log import by_tcp  # noqa: PLC0415 see above
+
+        return by_tcp(self._text("ucx-log"))
 
     @fact
     def said_qos(self) -> dict[str, Qos]:
@@ -267,6 +277,9 @@ class ToldStack(Reading):
     pod_list = where_given("kubectl-pods", parse_pod_list, ())
     # Resources of RDMA that Kubernetes has on a node that was described.
     offered = where_given("kubectl-node", parse_offered, ())
+
+    # Whether a driver's container came up, and why not; None where no such log was given.
+    driver_pod = where_given("driver-container", driver_container, None)
 
     @fact
     def plugin_log(self) -> PluginLog | None:

@@ -55,6 +55,11 @@ class PerftestTrouble:
     words: str  # the tool's own line
 
     @property
+    def unregistered(self) -> bool:
+        """Whether it is the memory of a GPU that was not taken."""
+        return self.why in {Why.PEERMEM, Why.DMABUF, Why.GPU_DMABUF}
+
+    @property
     def completion(self) -> int:
         """The status of a transfer that failed, as enum ibv_wc_status has it; 0 where not told."""
         found = re.search(r"Failed status (\d+)", self.words)

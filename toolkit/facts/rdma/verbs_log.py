@@ -79,8 +79,9 @@ _TROUBLES = (
         r"|\b[Ff]ail\w* to modify QP\b",
     ),
     (Trouble.CONNECT, r"\bconnect EPS failed\b|\bep_connect failed\b"),
+    (Trouble.CONNECT, r"\bUCX +ERROR +tcp_ep .*\bfailed: |\bUCX +ERROR .*: Endpoint timeout"),
     (Trouble.QUEUES, r"\b(?:ibv_create_\w+|mlx5dv_\w+)\b.*\bfail|\bcannot allocate mlx5dv_\w+"),
-    (Trouble.QUEUES, r"\b[Ff]ail\w* to create (?:QP|CQ)\b"),
+    (Trouble.QUEUES, r"\b[Ff]ail\w* to create (?:QP|CQ)\b|\binit failed for transport: \w+"),
     (Trouble.DEVICES, r"\bprovider efa (?:output empty list|returned -61\b)"),
 )
 _LINE = re.compile(VERBS_LINE)
@@ -136,6 +137,21 @@ def detected(text: str) -> dict[str, set[str]]:
     return {hca: there for hca, (asked, there) in found.items() if there or len(asked) > 1}
 
 
+# ucp_worker.c, "NAME inter-node cfg#3 rma(rc_mlx5/mlx5_2:1) am(tcp/eth1) ka(tcp/eth1)": ka and cm
+# keep a connection and carry no data.
+_LANES = re.compile(r"\binter-node cfg#\d+ (.*)")
+_LANE = re.compile(r"[\s(]([a-z]\w*)/")
+
+
+def by_tcp(text: str) -> str:
+    """UCX's first choice of lanes between nodes that has none but TCP; "" for none."""
+    for found in _LANES.finditer(text):
+        data = re.sub(r"\b(?:ka|cm)\([^)]*\)", "", found[1])
+        if set(_LANE.findall(data)) == {"tcp"}:
+            return found[1].strip()
+    return ""
+
+
 def _without_a_way(text: str) -> Iterator[VerbsTrouble]:
     """HCAs of which UCX says that it found neither a peer-memory module nor dma-buf."""
     for device, ways in detected(text).items():
@@ -154,5 +170,8 @@ def _of_line(line: str) -> VerbsTrouble | None:
         if opened := before.match(line):
             who, words = name, line[opened.end() :]
             break
-    errno = next((each for each, shape in _SAID if shape.search(words)), Errno.NONE)
-    return VerbsTrouble(trouble, who + " ".join(words.split())[:_SHOWN], errno)
+    return VerbsTrouble(trouble, who + " ".join(words.split())[:_SHOWN], errno_of(words))
+
+
+def errno_of(words: str) -> Errno:
+    return next((each for each, shape in _SAID if shape.search(words)), Errno.NONE)

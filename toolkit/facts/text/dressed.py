@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator
 from html import unescape
 from itertools import groupby
+from textwrap import dedent
 
 from toolkit.facts.kinds import recognise
 from toolkit.untrusted import read_json
@@ -115,6 +116,10 @@ def _without_margin(text: str) -> str:
     for margin in _MARGINS:
         if lines and all(map(margin.match, lines)) and _is_margin(margin, lines):
             return "\n".join(margin.sub("", line, count=1) for line in text.split("\n"))
+    if lines and all(line[0] == " " for line in lines) and not recognise("\n".join(lines)):
+        shifted = dedent(text)  # as a whole, by however much
+        if recognise(shifted):
+            return shifted
     indented = any(line.startswith(_INDENT) for line in lines)
     return "\n".join(_unindented(text.split("\n"))) if indented else text
 

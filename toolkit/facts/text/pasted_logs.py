@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence, Frame, State
-from toolkit.facts.kinds import BY_NAME, Kind, commanded, known_kinds, parted, plain, recognise
+from toolkit.facts.kinds import BY_NAME, Kind, commanded, parted, plain, recognise
 from toolkit.facts.text.dressed import EDGE, undressed
 
 # "# lspci", "> lspci", "+ lspci", "=== lspci ===": each also opens or rules off what is no command.
@@ -35,6 +35,7 @@ _TYPED = re.compile(
     r"\S+(?: (?:status|topo -\w+|nvlink -+\w+|diag -.*|[-|/].*))?|modinfo [\w-]+"
     r"|rdma (?:-\w+ )*(?:link|dev|system|resource)(?: show)?|dmesg .*"
 )
+_OPTION_ALONE = re.compile(r"[a-z][\w-]+ -{1,2}[A-Za-z][\w-]*")
 # "=== GPUs ===" of a script that asks for several things; journalctl's are between dashes.
 _HEADING = re.compile(r"\s*(={2,5}) \S.{0,60}? \1\s*")
 # "# Logs" of whoever writes in Markdown, between two texts of which no prompt tells the command.
@@ -179,7 +180,10 @@ def _marked(line: str, *, first: bool) -> str:
     found = _MARKED.match(command)
     command = _RULE_BEHIND.sub("", command[found.end() :]).rstrip() if found else ""
     bare = re.sub(r"^sudo ", "", command)
-    return command if _TYPED.fullmatch(bare) and commanded(command) else ""
+    if _TYPED.fullmatch(bare) and commanded(command):
+        return command
+    # Another answer of a program that we know, at root's prompt.
+    return command if _OPTION_ALONE.fullmatch(bare) and commanded(bare.split()[0]) else ""
 
 
 def frames_of(text: str, source: str, kind: Kind | None = None) -> list[Frame]:
@@ -213,7 +217,7 @@ def frames_of(text: str, source: str, kind: Kind | None = None) -> list[Frame]:
     if not texts:
         raise NotUnderstood(
             f"{source}: not recognised as evidence",
-            hint=f"say what it is: KIND=FILE; {known_kinds()}",
+            hint="say what it is: KIND=FILE (an unknown KIND is answered with the list)",
         )
     return [
         Frame(name, State.OK, _source(answers, source), _joined(answers, talks.get(name)))

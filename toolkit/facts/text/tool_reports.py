@@ -156,14 +156,54 @@ _FM_ENDS = re.compile(
     r"|driver interface version (?P<own>[\d.]+\d) don't match with driver version "
     r"(?P<driver>[\d.]+\d)"
     r"|(?P<none>\[NV_WARN_NOTHING_TO_DO\])"
-    r"|(?P<gave_up>failed to configure all the available .*NVSwitches)",
+    r"|(?P<gave_up>failed to configure all the available .*NVSwitches"
+    r"|fabric manager config file item: \w+ has an invalid value)"
+    r"|(?P<imex>No matching network interface found for any IP addresses in the node config\w*)",
 )
 
 
 def fabric_manager_end(text: str) -> dict[str, str]:
-    """What the fabric manager said last of its start: by "up", "driver", "none" or "gave_up"."""
+    """What the fabric manager said last of its start: by "up", "driver", "none" or "gave_up".
+
+    IMEX, whose log has the same form, is "imex" where it found no address of its own.
+    """
     said = [found.groupdict() for found in _FM_ENDS.finditer(text)]
     return {name: value for name, value in said[-1].items() if value} if said else {}
+
+
+def cuda_not_ready(text: str) -> str:
+    """The line by which a program tells of CUDA's error 802, cudaErrorSystemNotReady."""
+    found = re.search(r"^.*(?:\b802\b|system not yet initialized).*$", text, re.MULTILINE)
+    return " ".join(found[0].split())[:160] if found else ""
+
+
+# The last words of a driver's container: NVIDIA/gpu-driver-container nvidia-driver, its driver
+# manager, and Mellanox/doca-driver-build entrypoint.sh and entrypoint/ (in Go).
+_DRIVER_POD = re.compile(
+    r"(?P<up>Done, now waiting for signal|Userspace-only install complete|Driver loaded success"
+    r"|\b[Ss]etting driver ready state|driver container exec end, sleeping)"
+    r"|(?P<ill>Could not (?:unload|stop|locate|resolve) .*|An instance of the NVIDIA driver is "
+    r"already running|(?:Unable|Failed) to (?:cleanup|uninstall|unload|drain) .*driver.*"
+    r"|(?:rmmod: ERROR: )?Module \S+ is (?:used and will FAIL driver reload|in use\b).*"
+    r"|Command \".*\" failed with exit code: \d+|Error: (?:Failed to download metadata|Unable to "
+    r"find a match).*|Storage modules are loaded .*|not (?:set|provided), terminating"
+    r"|Timeout \(\d+ sec\.\) .*|\bFailed to (?:determine|discover|inject|find|reload) .*"
+    r"|(?:Entrypoint Run|DTK Build) failed.*|Failed to update the NVIDIA driver)"
+)
+
+
+def driver_container(text: str) -> tuple[bool | None, str]:
+    """Whether a driver's container has come up, and its last words of failure.
+
+    None where it says neither; of a failure the first since it was up last, which others follow.
+    """
+    ill, up = "", None
+    for found in _DRIVER_POD.finditer(text):
+        if found["up"]:
+            ill, up = "", True
+        elif not ill:
+            ill, up = found["ill"].strip(), False
+    return up, ill
 
 
 _PEERMEM = re.compile(

@@ -28,6 +28,7 @@ from toolkit.facts.firmware.redfish_values import (
     words_of,
 )
 from toolkit.facts.firmware.redfish_values import Wish as Meant
+from toolkit.plural import first_of
 
 PROFILE = "profile"  # as a word of --set: all that profile and role ask for
 RAW = "raw:"
@@ -208,8 +209,7 @@ def allowed(attribute: Attribute) -> str:
         told = [f"{word} {end}" for word, end in ends if end is not None]
         return " ".join(("a whole number", *told))
     found = [attribute.shown(each) for each in attribute.allowed]
-    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    return ", ".join(found[:_SHOWN]) + more or "not told by its registry"
+    return first_of(found, _SHOWN) or "not told by its registry"
 
 
 class BlockKind(StrEnum):

@@ -17,7 +17,7 @@ from toolkit.features.bios.plan_reading import ILL, BiosLine, BiosOutcome, BiosR
 from toolkit.features.bios.plan_wishes import BlockedWish, BlockKind
 from toolkit.hosts.host import fold
 from toolkit.report.document import Json, picked
-from toolkit.report.table import Ink, Painter, clean, columns, labelled
+from toolkit.report.table import Ink, Painter, clean, columns, labelled, shortened
 from toolkit.report.text import errors
 
 _HEADS = ("setting", "attribute", "current", "pending", "wanted", "")
@@ -103,16 +103,12 @@ def _row(line: BiosLine) -> tuple[str, ...]:
     locked = ", read-only" if line.read_only and line.stand in ILL else ""
     return (
         name + where,
-        _cut(line.name),
-        _cut(line.current),
-        _cut(line.pending),
-        _cut(line.wanted),
+        shortened(line.name, _WIDE),
+        shortened(line.current, _WIDE),
+        shortened(line.pending, _WIDE),
+        shortened(line.wanted, _WIDE),
         line.stand.value + locked,
     )
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _WIDE else text[: _WIDE - 1] + "…"
 
 
 def _plan_lines(plan: BiosPlan, paint: Painter, *, verbose: bool) -> Iterator[str]:

@@ -19,7 +19,7 @@ from toolkit.errors import ExitCode, ToolkitError, UsageError, worst
 from toolkit.evidence import Evidence
 from toolkit.groups import Wants
 from toolkit.hosts.host import fold
-from toolkit.plural import counted
+from toolkit.plural import counted, first_of
 from toolkit.report.between import between_document, between_lines
 from toolkit.report.document import Json, dumps, envelope, picked
 from toolkit.report.table import Ink, Painter, clean, wrapped
@@ -94,7 +94,7 @@ def _title(topic: str, items: list[str]) -> str:
         return f"{topic} {', '.join(filter(None, items))}".strip()
     kinds = Counter(item.partition(" ")[0] if " " in item else "" for item in items)
     if "" in kinds:
-        return f"{topic} {', '.join(items[:_MANY])} and {len(items) - _MANY} more"
+        return f"{topic} {first_of(items, _MANY)}"
     return f"{topic} of " + ", ".join(counted(count, kind) for kind, count in kinds.items())
 
 

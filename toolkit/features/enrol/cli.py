@@ -99,7 +99,7 @@ def enrol(said: Said) -> ExitCode:
         looked = look(
             opened, certificate, EnrolWish.REVOKE if said.flag("revoke") else EnrolWish.LOOK
         )
-        if said.flag("check") or said.dry or broken_off(looked):
+        if said.looks or broken_off(looked):
             outcomes = [as_looked(each) for each in looked]
         elif said.flag("revoke"):
             outcomes = revoke(opened, looked, certificate)

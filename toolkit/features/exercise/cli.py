@@ -166,7 +166,7 @@ def _registered(session: Session) -> ExitCode:
         refuse_inside(said, "what was kept has what was looked into then")
         found = read_saved(Path(source))
         outcomes = [Outcome(host, register.judged(host, e, wants.of(host))) for host, e in found]
-    elif said.flag("check") or said.dry:
+    elif said.looks:
         session.say("each HCA of these hosts would be given 2 MiB of each GPU, and give it back")
         return ExitCode.PENDING
     else:
@@ -204,7 +204,7 @@ def _measured(
         looked = read_nodes(opened)
         planned = plan(looked, terms)
         names = tuple(each.host for each in looked)
-        if said.flag("check") or said.dry or not planned.tests:
+        if said.looks or not planned.tests:
             session.say("\n".join(planned_lines(planned)))
             code = ExitCode.PENDING if planned.tests else ExitCode.UNKNOWN
             return _document(

@@ -66,7 +66,7 @@ def pairs_measured(
             ExitCode.PENDING, session.now, {}, simulated=opened.demo,
         )  # fmt: skip
         tests = sheet.exercise.tests if sheet.exercise else ()
-        if said.flag("check") or said.dry or not tests:
+        if said.looks or not tests:
             return _planned(session, pairs, ahead, sheet, left)
         meant = replace(opened, hosts=tuple(host for host in opened.hosts if host.name in views))
         how = counting(session, meant)

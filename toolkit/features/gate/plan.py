@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from toolkit.compat.gpus import XidAction, xid_rows
-from toolkit.errors import UsageError
+from toolkit.errors import Unparsable, UsageError
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.config_space import ACS_CAPABILITY
 from toolkit.node.scripts import FOLDER
@@ -98,9 +98,11 @@ def _gpus(node: Node) -> Iterator[Expected]:
             what, wide = f"lanes of GPU {gpu.address}", str(gpu.now.width)
             yield Expected("least", "pcie.link", what, f"{place}/current_link_width", wide)
         if gpu.group:
-            domain = node.iommu_groups[gpu.group].value
+            domain = node.iommu_groups.get(gpu.group)
+            if domain is None:
+                raise Unparsable("/sys/kernel/iommu_groups", f"no group {gpu.group}")
             what, path = f"IOMMU of GPU {gpu.address}", f"{place}/iommu_group/type"
-            yield Expected("is", "iommu.passthrough", what, path, domain, _PROVISION)
+            yield Expected("is", "iommu.passthrough", what, path, domain.value, _PROVISION)
 
 
 def _hcas(node: Node) -> Iterator[Expected]:
@@ -162,4 +164,4 @@ def script(table: tuple[Expected, ...], of: str, when: str) -> str:
     head = f"#!/bin/sh\n# As {of} on {when}: made by gdr-toolkit, to be made anew after a change.\n"
     engine = (FOLDER / "gate.sh").read_text("utf-8")
     body = f"digest='{digest}, of {of} on {when}'\ntable() {{\n    cat <<'ROWS'\n{rows}\nROWS\n}}\n"
-    return f'{head}{engine}\n{body}\ngate "$@"\n'
+    return f'{head}{engine}\n{body}\ngate "$@" end\n'

@@ -13,7 +13,15 @@ from toolkit.errors import ExitCode, worst
 from toolkit.hosts.host import fold, select
 from toolkit.plural import counted
 from toolkit.report.document import Json, dumps, picked
-from toolkit.report.table import Ink, Painter, clean, columns, labelled, wants_colour
+from toolkit.report.table import (
+    Ink,
+    Painter,
+    clean,
+    columns,
+    labelled,
+    shortened,
+    wants_colour,
+)
 from toolkit.rollout.history import (
     PastRun,
     Unread,
@@ -87,9 +95,7 @@ def runs_table(rows: Sequence[RunRow], paint: Painter) -> list[str]:
 
 def _cells(row: RunRow) -> tuple[str, ...]:
     touched = sum(host.batch > 0 for host in row.hosts)
-    reason = clean(row.reason)
-    if len(reason) > _WIDEST:
-        reason = reason[: _WIDEST - 3] + "..."
+    reason = shortened(clean(row.reason), _WIDEST)
     counts = (str(touched), str(row.count("done")), str(row.count("failed")))
     return (row.id, clean(row.who)[:_WHO], *counts, row.state, reason)
 
@@ -149,7 +155,7 @@ def history_table(rows: Iterable[tuple[str, RunRow]], paint: Painter) -> list[st
     cells = []
     for name, row in rows:
         host = next(each for each in row.hosts if each.name == name)
-        reason = clean(row.reason)[:_WIDEST]
+        reason = shortened(clean(row.reason), _WIDEST)
         cells.append((clean(name), row.id, host.phase, clean(row.who)[:_WHO], reason))
     table = columns([("host", "run", "left at", "who", "reason"), *cells])
     return [paint(table[0], Ink.GREY), *table[1:]]

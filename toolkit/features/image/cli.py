@@ -90,7 +90,7 @@ def image(said: Said) -> ExitCode:
     """
     session = Session.begin("image", said)
     source = _source(said)
-    looked = said.flag("check") or said.dry
+    looked = said.looks
     if looked and said.flag("boot"):
         raise UsageError(
             "--boot proves what was made, and --check makes nothing", hint="one of the two"
@@ -125,7 +125,7 @@ def _brought(session: Session, source: ImageSource) -> ExitCode:
             looks = [look(seen, kernel, asked) for kernel in kernels]
         finally:
             progress.finish()
-        if said.flag("check") or said.dry:
+        if said.looks:
             found = [Outcome(seen.of(each.kernel), each.planned) for each in looks]
             return tell_plan(session, found)
         _tell_before(session, seen, looks)

@@ -92,7 +92,7 @@ def iommu(said: Said) -> ExitCode:
     asked = replace(_asked(said), audit=of_run(session.folder.path.name))
     with fleet(said) as opened:
         looked = look(opened, asked)
-        if said.flag("check") or said.dry or broken_off(looked):
+        if said.looks or broken_off(looked):
             outcomes = [seen(each) for each in looked]
         else:
             todo = [each.value.switching.ready for each in looked if each.value]

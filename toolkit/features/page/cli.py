@@ -22,6 +22,7 @@ from toolkit.features.page.show.parts import html
 from toolkit.features.page.show.seen import Excerpt, PassingKey, Seeing, SeenNode
 from toolkit.features.page.show.view import make
 from toolkit.groups import Renamed, numbered
+from toolkit.package_data import program
 from toolkit.report.document import Told
 from toolkit.verbs.access import Fleet, state_dir
 from toolkit.verbs.cli.session import Session, fleet
@@ -175,9 +176,9 @@ def _looked(session: Session, wants: Renamed, seeing: Seeing) -> list[Outcome[Se
 def _command(said: Said) -> str:
     """What made the page; where names are hidden, not of what."""
     if said.flag("scrub"):
-        return "./invokew report --scrub"
+        return f"{program()} report --scrub"
     asked = ("from_", "--from") if said.text("from_") else ("hosts", "--hosts")
-    words = ["./invokew", "report", asked[1], said.text(asked[0])]
+    words = ["report", asked[1], said.text(asked[0])]
     if said.text("profile") != DEFAULT_PROFILE:
         words += ["--profile", said.text("profile")]
-    return shlex.join(words)
+    return f"{program()} {shlex.join(words)}"

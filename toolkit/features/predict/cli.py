@@ -49,6 +49,7 @@ from toolkit.features.predict.show import (
     text,
     wish_text,
 )
+from toolkit.package_data import program
 from toolkit.report.document import Json, dumps
 from toolkit.report.text import errors
 from toolkit.throughput.inputs import Load
@@ -243,7 +244,7 @@ def _draw(
     option, name = ("--from", "from_") if said.text("from_") else ("--hosts", "hosts")
     about = Asked(
         asked.load,
-        shlex.join(["./invokew", "predict", option, said.text(name)]),
+        f"{program()} {shlex.join(('predict', option, said.text(name)))}",
         ",".join(wish.said for wish in asked.wishes),
         worth,
         tuple(f"{host}: {why}" for host, why in failures),

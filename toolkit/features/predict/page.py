@@ -11,7 +11,7 @@ from toolkit.compat.throughput import Constants
 from toolkit.features.predict.plan.stages import Stage, Stages, stages
 from toolkit.features.predict.plan.totals import NodeInputs, Prediction, Return
 from toolkit.features.predict.show import alike, job_words, return_rows, short, why
-from toolkit.plural import counted, figure
+from toolkit.plural import and_more, counted, figure
 from toolkit.report.pages import render
 from toolkit.report.picture import Box, Picture, PictureText, fitted, svg
 from toolkit.throughput.inputs import Load
@@ -87,13 +87,13 @@ def page(nodes: Sequence[Forecast], asked: Asked, c: Constants) -> Iterator[str]
 
 def _section(group: list[Forecast], number: int, asked: Asked, c: Constants) -> _Section:
     first = group[0]
-    found, more = first.found, len(group) - 1
+    found = first.found
     picture = _picture(first, f"ways{number}", asked.load, c)
     gpus = counted(len({each.gpu for each in found.pairs}), "GPU")
     hcas = counted(len({each.hca for each in found.pairs}), "HCA")
     return _Section(
         f"nodes{number}",
-        first.name + (f" and {more} more" if more else ""),
+        first.name + and_more(len(group) - 1),
         f"{gpus}, {hcas}, read from: {found.source}" if found.pairs else "no pair is told",
         _totals(first, asked.wishes),
         Markup(svg(picture)) if picture else None,  # noqa: S704 # the writer escapes all text
@@ -118,8 +118,8 @@ def _rows(found: Prediction) -> tuple[tuple[str, ...], ...]:
     """The pairs that are nearest; those that differ in nothing but their names share one."""
     rows = []
     for pairs in alike(found.nearest):
-        first, more = pairs[0], len(pairs) - 1
-        name = f"{first.name} and {more} more" if more else first.name
+        first = pairs[0]
+        name = first.name + and_more(len(pairs) - 1)
         limits = why(first) + (f"; now without: {first.blocked}" if first.blocked else "")
         figures = (short(e) for e in (first.with_gdr, first.collective, first.without_gdr))
         rows.append((first.gpu, name, first.distance.shown, *figures, limits))

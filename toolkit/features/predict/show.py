@@ -8,7 +8,7 @@ from toolkit.compat.throughput import Range
 from toolkit.features.predict.plan.jobs import JobState, JobVerdict
 from toolkit.features.predict.plan.quoted import Quoted
 from toolkit.features.predict.plan.totals import NodeTotal, Prediction, Return, model_size
-from toolkit.plural import figure
+from toolkit.plural import and_more, figure, first_of
 from toolkit.report.document import Json, picked
 from toolkit.report.table import Ink, Painter, clean, columns, wrapped
 from toolkit.throughput.estimate import Estimate
@@ -42,7 +42,7 @@ def _pairs(pairs: tuple[PairPrediction, ...], paint: Painter) -> Iterator[str]:
     groups = alike(pairs)
     rows: list[tuple[str, ...]] = [_HEAD]
     for first, *more in groups:
-        name = f"{first.name} and {len(more)} more" if more else first.name
+        name = first.name + and_more(len(more))
         figures = map(short, (first.with_gdr, first.collective, first.without_gdr))
         rows.append((clean(first.gpu), clean(name), first.distance.shown, *figures))
     head, *body = columns(rows)
@@ -123,8 +123,8 @@ def wish_text(before: Prediction, after: Prediction, words: str) -> str:
         direct, ring = _change(old.now, new.now), _change(_ring(old), _ring(new))
         alike.setdefault((*direct, *ring, _then(new)), []).append(f"{old.gpu} {old.name}")
     rows = [("GB/s", "as it stands", "then", "NCCL ring", "then")]
-    for (a, b, d, e, _), (first, *more) in alike.items():
-        rows.append((first + (f" and {len(more)} more" if more else ""), a, b, d, e))
+    for (a, b, d, e, _), names in alike.items():
+        rows.append((first_of(names), a, b, d, e))
     if before.total and after.total:
         rows.append(
             ("node", "", "", *_change(_node(before, before.total), _node(after, after.total)))

@@ -18,18 +18,17 @@ from toolkit.checks.modules.fixes import (
 )
 from toolkit.compat.reader import Compat, Confidence
 from toolkit.errors import ExitCode, NoEvidence, Unparsable, read_or
-from toolkit.evidence import Evidence, State
-from toolkit.facts.distros import driver_modules, driver_source
+from toolkit.evidence import Evidence
+from toolkit.facts.distros import driver_source
 from toolkit.facts.gpu.driver import Flavor
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.devices import OfedFlavour
 from toolkit.facts.versions import Version
-from toolkit.features.rehearse.plan_evidence import Upgrade, as_if, firmware_lines
+from toolkit.features.rehearse.plan_evidence import as_if, firmware_lines
+from toolkit.plan.upgrade_packages import driver_file, flavour_after, modules_package, not_offered
+from toolkit.upgrade import Upgrade
 from toolkit.want import PeerPath, Want
 
-_ZYPPER_HAS_NONE = 104  # zypper(8): ZYPPER_EXIT_INF_CAP_NOT_FOUND
-PACKAGES = "packages"  # the frame of what repositories have: toolkit/node/scripts/offered.sh
-_ONLY_OPEN = (620,)  # NVIDIA driver installation guide 620: Proprietary Kernel Modules Removed
 _MINOR = re.compile(r"\.el(\d+_\d+)")
 _BUILT_WITH = {  # what is compiled anew once one of these is another
     "ofed": {"ofed", "kernel"},
@@ -125,7 +124,7 @@ def rehearse_node(
         ("the whole node",) if booted else tuple(_restarts(node, upgrade)),
         int(booted),
         path,
-        (*_unclear(node, upgrade), *_not_offered(evidence)),
+        (*_unclear(node, upgrade), *not_offered(evidence, upgrade)),
         now,
     )
 
@@ -142,7 +141,7 @@ def _parts(node: Node, upgrade: Upgrade, compat: Compat) -> Iterator[RebuiltPart
         if part not in {"ofed", "driver", "peermem"}:
             yield RebuiltPart(name, version, kernel, None, "no table tells of it")
             continue
-        open_ = node.driver is not None and _flavour(node, upgrade) is Flavor.OPEN
+        open_ = node.driver is not None and flavour_after(node, upgrade) is Flavor.OPEN
         flavour = ("open" if open_ else "proprietary") if part == "driver" else ""
         rows = compat.compiling(part, version, kernel, flavour)
         sure = [row for row in rows if row.confidence is not Confidence.LOW]
@@ -162,18 +161,12 @@ def _there(node: Node, upgrade: Upgrade) -> Iterator[tuple[str, str]]:
     driver = upgrade.driver or (str(node.driver.version) if node.driver else "")
     if node.driver is None:
         return
-    if not _modules(node, upgrade):
+    if not modules_package(node, upgrade):
         yield "driver", driver
     if read_or(lambda: node.peermem_files, ()):
         yield "nvidia-peermem", driver
     beside = read_or(lambda: node.companion_modules, {})
     yield from ((name, beside[name].version) for name in ("nvidia-fs", "gdrdrv") if name in beside)
-
-
-def _flavour(node: Node, upgrade: Upgrade) -> Flavor | None:
-    if upgrade.driver and Version(upgrade.driver).at_least(*_ONLY_OPEN):
-        return Flavor.OPEN
-    return node.driver.flavor if node.driver is not None else None
 
 
 def turns_of(now: Judged, then: Judged) -> Iterator[CheckTurn]:
@@ -217,7 +210,7 @@ def _dies(node: Node, upgrade: Upgrade) -> Iterator[str]:
         if str(manager) != upgrade.driver:
             yield f"nvidia-fabricmanager {manager} refuses another driver: take {package} along"
     closed = node.driver is not None and node.driver.flavor is not Flavor.OPEN
-    if closed and upgrade.driver and _flavour(node, upgrade) is Flavor.OPEN:
+    if closed and upgrade.driver and flavour_after(node, upgrade) is Flavor.OPEN:
         yield "the proprietary modules are gone from 620 on: GPUs before Turing have none"
         beside = ", ".join(sorted(read_or(lambda: node.companion_modules, {})))
         if beside:
@@ -239,50 +232,11 @@ def _packages(node: Node, upgrade: Upgrade) -> Iterator[str]:
     known = read_or(lambda: {each.release for each in node.kernels}, set())
     if upgrade.kernel and upgrade.kernel not in known:
         yield image_package(node, upgrade.kernel)
-    if (modules := _modules(node, upgrade)) and (upgrade.kernel or upgrade.driver):
+    if (modules := modules_package(node, upgrade)) and (upgrade.kernel or upgrade.driver):
         yield f"{modules}: the driver came as modules, and nobody compiles it"
         if read_or(lambda: node.peermem_files, ()) and upgrade.driver:
-            way = driver_source(node.distro, upgrade.driver, _driver_file(node), node.arch)
+            way = driver_source(node.distro, upgrade.driver, driver_file(node), node.arch)
             yield f"the source of nvidia-peermem: {way}"
-
-
-def packages_asked(evidence: Evidence, upgrade: Upgrade) -> tuple[str, ...]:
-    """The names of packages that the node's repositories would have to have."""
-    node, names = Node(evidence), []
-    known = read_or(lambda: {each.release for each in node.kernels}, set())
-    if upgrade.kernel and upgrade.kernel not in known:
-        names = image_package(node, upgrade.kernel).split(" and ")
-    if upgrade.kernel or upgrade.driver:
-        names.append(_modules(node, upgrade))
-    return tuple(each for each in names if each and " " not in each)
-
-
-def _not_offered(evidence: Evidence) -> Iterator[str]:
-    """Of the packages that the node was asked about those that it cannot get."""
-    frame = evidence.frames.get(PACKAGES)
-    if frame is None or frame.state is State.ABSENT:
-        return
-    if frame.state is not State.OK and frame.exit != _ZYPPER_HAS_NONE:
-        yield f"whether packages are to be had was not told: {frame.source}: {frame.state}"
-        return
-    lines = [line.split() for line in frame.text.split("\n") if line.count(" ") == 1]
-    had = [(name, f"{name}-{version}") for name, version in lines if name != "asked"]
-    for name in (each[1] for each in lines if each[0] == "asked"):
-        if not any(name == each or whole.startswith(name) for each, whole in had):
-            yield f"{name}: none of its repositories has it, by their last update there"
-
-
-def _modules(node: Node, upgrade: Upgrade) -> str:
-    """The package that would bring the driver; "" where it is compiled."""
-    if node.driver is None or read_or(lambda: node.driver_dkms, ""):
-        return ""
-    version = upgrade.driver or str(node.driver.version)
-    return driver_modules(version, _driver_file(node), upgrade.kernel or node.kernel)
-
-
-def _driver_file(node: Node) -> str:
-    file = read_or(lambda: node.driver_file, None)
-    return file.filename if file else ""
 
 
 def _restarts(node: Node, upgrade: Upgrade) -> Iterator[str]:

@@ -7,7 +7,7 @@ frame has the new version where it had the old one; what else a release changes 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from toolkit.compat.reader import Compat
 from toolkit.compat.rows import build_numbers
@@ -15,25 +15,11 @@ from toolkit.errors import NoEvidence, Unparsable, read_or
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.devices import OfedFlavour
+from toolkit.upgrade import Upgrade
 
 # What nodes said in the past stays said.
 _LOGS = frozenset({"dmesg", "earlier-ports", "dkms-make-logs"})
 _FIRMWARE = re.compile(r"(?<![\d.])(\d{2})\.\d{2}\.\d{4}(?![\d.])")
-
-
-@dataclass(frozen=True, slots=True)
-class Upgrade:
-    """What would be another version; "" for what stays as it is."""
-
-    driver: str = ""  # "595.58.03"
-    ofed: str = ""  # "26.04-1.0.0"
-    kernel: str = ""  # kernel release
-    firmware: str = ""  # of HCAs: "28.43.2566"
-
-
-def whole_ofed(version: str) -> str:
-    """A month alone as its first general release, as the vendor numbers them: 26.04-1.0.0."""
-    return version if "-" in version else f"{version}-1.0.0"
 
 
 def as_if(evidence: Evidence, upgrade: Upgrade, compat: Compat) -> Evidence:

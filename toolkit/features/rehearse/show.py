@@ -10,11 +10,11 @@ from datetime import datetime
 
 from toolkit.errors import ExitCode, Outcome
 from toolkit.features.rehearse.plan import CheckTurn, RebuiltPart, Rehearsal
-from toolkit.features.rehearse.plan_evidence import Upgrade
 from toolkit.hosts.host import fold
 from toolkit.report.document import Json, envelope, picked, plain
 from toolkit.report.table import Ink, Painter, clean, columns, labelled, unjudged
 from toolkit.report.text import errors
+from toolkit.upgrade import Upgrade
 
 SCHEMA = "gdr-toolkit/rehearse/1"
 _INK = {"keeps": Ink.GREEN, "unknown": Ink.YELLOW, "loses": Ink.RED}

@@ -12,7 +12,7 @@ from toolkit.errors import ExitCode, Outcome, UsageError
 from toolkit.features.reload.plan import Reloading, ReloadResult, read_over, read_what
 from toolkit.features.reload.plan_obstacles import ReloadObstacle, uses
 from toolkit.features.reload.run import ReloadRequest, look, reload_nodes, seen, to_do
-from toolkit.plural import counted
+from toolkit.plural import and_more, counted
 from toolkit.report.document import Told
 from toolkit.report.table import Ink, Painter, clean, wrapped
 from toolkit.report.text import errors
@@ -84,8 +84,7 @@ def _held(told: Reloading, *, verbose: bool) -> Iterator[str]:
         module = told.holding.modules[name]
         more = max(module.refs - len(module.users), 0)
         held = ", ".join(module.users) or "no module"
-        also = f", and {more} more" if more else ""
-        yield from _wrapped(f"  {name:<{width}}  used by ", held + also)
+        yield from _wrapped(f"  {name:<{width}}  used by ", held + and_more(more))
     users = [each for each in told.holding.users if uses(each) & gone]
     shown = users if verbose else users[:_SHOWN]
     for user in shown:
@@ -135,7 +134,7 @@ def reload(said: Said) -> ExitCode:
     asked = _request(said)
     with fleet(said) as opened:
         looked = look(opened, asked)
-        if said.flag("check") or said.dry or broken_off(looked):
+        if said.looks or broken_off(looked):
             rolled = Rolled({each.host: seen(each) for each in looked})
         else:
             todo = [each.value.reloading for each in looked if each.value]

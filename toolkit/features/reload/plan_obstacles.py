@@ -12,6 +12,7 @@ from enum import StrEnum
 from itertools import chain
 
 from toolkit.facts.modules.module_users import Holding, Mount, User
+from toolkit.plural import first_of
 
 PEERMEM = "nvidia_peermem"
 # Modules that we know to come back as they went. Others may carry what we cannot see.
@@ -219,7 +220,7 @@ def job_word(user: User) -> str:
 def _users(holding: Holding, gone: frozenset[str]) -> Iterator[ReloadObstacle]:
     for user in holding.users:
         if uses(user) & gone:
-            held = ", ".join(user.devices[:3]) + (", ..." if len(user.devices) > 3 else "")
+            held = first_of(user.devices, 3)
             kind = ObstacleKind.DAEMON if user.daemon else ObstacleKind.JOB
             hint = "stop its service first" if user.daemon else "let it end, or drain the node"
             yield ReloadObstacle(kind, _name(user), f"{user} has {held} open", hint)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from toolkit.facts.slurm import SlurmJob, SlurmNode
+from toolkit.plural import first_of
 
 NAME = "gdr-toolkit"
 IN_HAND = "in hand"
@@ -98,8 +99,7 @@ def left_alone(node: SlurmNode, run: str) -> str:
 
 def who_runs(jobs: tuple[SlurmJob, ...]) -> str:
     """The jobs that are waited for, in one clause."""
-    shown = [f"{job.id} of {job.user}" for job in jobs[:3]]
+    shown = first_of([f"{job.id} of {job.user}" for job in jobs], 3)
     left = f", {jobs[0].left} left" if len(jobs) == 1 and jobs[0].left[:1].isdigit() else ""
-    more = f", and {len(jobs) - 3} more" if len(jobs) > 3 else ""
     word = "job" if len(jobs) == 1 else "jobs"
-    return f"{word} {', '.join(shown)}{more}{left}" if jobs else "what its last job left behind"
+    return f"{word} {shown}{left}" if jobs else "what its last job left behind"

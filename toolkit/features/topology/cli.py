@@ -21,9 +21,10 @@ from toolkit.features.topology.show.view import (
     TreePlace,
     view,
 )
-from toolkit.plural import counted
+from toolkit.package_data import program
+from toolkit.plural import and_more, counted
 from toolkit.report.document import Json, dumps, picked
-from toolkit.report.table import WIDTH, Ink, Painter, clean, columns
+from toolkit.report.table import WIDTH, Ink, Painter, clean, columns, shortened
 from toolkit.report.text import errors
 from toolkit.verbs.cli.session import Session
 
@@ -67,15 +68,11 @@ def _place(place: TreePlace, paint: Painter, room: int) -> str:
     kind = paint(place.kind, Ink.BOLD) if end else place.kind
     name = clean(place.name) or place.ids
     others = sum(len(each) + 1 for each in (place.address, place.kind, place.use) if each)
-    name = _cut(name, room - others - len(_link(place)))
+    name = shortened(name, max(room - others - len(_link(place)), _LEAST))
     line = " ".join(word for word in (place.address, kind, name, place.use) if word) + _link(place)
     if place.acs == NOT_READ:
         return line + paint("  ACS not read", Ink.GREY)
     return line + (paint(f"  ACS: {place.acs}", Ink.YELLOW) if place.acs else "")
-
-
-def _cut(name: str, room: int) -> str:
-    return name if len(name) <= max(room, _LEAST) else name[: max(room, _LEAST) - 1] + "…"
 
 
 def _link(place: TreePlace) -> str:
@@ -96,7 +93,7 @@ def _nearest(view: TopologyView, paint: Painter) -> Iterator[str]:
             alone = () if way.distance in _FAR else (way.hca,)
             chosen.setdefault((way.gpu, way.distance, way.limit, *alone), []).append(way)
     for first, *more in chosen.values():
-        hcas = f"{first.hca} and {len(more)} more" if more else first.hca
+        hcas = first.hca + and_more(len(more))
         limit = _limit(first, alone=not more)
         if first.redirects is None:
             redirect = "not read" if first.distance in {"PIX", "PXB"} else "-"
@@ -203,7 +200,7 @@ def _draw(session: Session, drawn: list[Drawn], failures: list[tuple[str, Toolki
     if said.text("html"):
         lost = [f"{name}: {why}" for name, why in failures]
         asked = ("from_", "--from") if said.text("from_") else ("hosts", "--hosts")
-        command = shlex.join(["./invokew", "topology", asked[1], said.text(asked[0])])
+        command = f"{program()} {shlex.join(('topology', asked[1], said.text(asked[0])))}"
         whole = "".join(page(drawn, lost, command))
         made += ["html"] if session.deliver("html", whole) else []
     for each in made if drawn else ():

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Carries out one bundle on one node, takes back what a run did, or reboots the node. Runs
 # under dash, busybox and bash. In a bundle, lock.sh, undo.sh, kept.sh, prune.sh, initramfs.sh,
-# menu.sh, again.sh and signers.sh stand above.
+# menu.sh, installs.sh, again.sh and signers.sh stand above.
 #
 #   apply.sh apply WAIT end                       the bundle that lies beside it
 #   apply.sh look WAIT end                        what that would do; nothing is touched
@@ -128,7 +128,7 @@ trigger() { # trigger CALL
         printf '%s\n' "$1" >>"$run/owed"
         eval "set -- $1" # quoted by who made the bundle
         case $2 in
-            reload | rebuild | menu) return ;; # words of ours; the second is placed by the bundle itself
+            reload | rebuild | menu | install | uninstall) return ;; # words of ours; the second is placed by the bundle itself
             initramfs) shift 3 ;;       # a word of ours, and what it calls
         esac
         [ -n "$(locate "$2")" ] || refuse 127 "$2: the node has no such command"
@@ -177,7 +177,7 @@ call() { # call CALL: runs it, with its output as it comes, then its frame
 }
 
 run_there() { # run_there COMMAND...: the node's own, by its full path
-    case $1 in reload | initramfs | menu)
+    case $1 in reload | initramfs | menu | install | uninstall)
         "$@"
         return
         ;;

@@ -97,7 +97,13 @@ prepare() {
         same compiler "$expected_compiler" "$(compiler_line "$kernel")" || return 65
     lay_all || return
     if [ -e /mnt/ofed.symvers ]; then lay_ofed || return; fi
-    lay_neighbours
+    lay_neighbours && lay_own
+}
+
+lay_own() { # OFED before 25.10 asks its package in DKMS's own tree for what it configures itself with
+    case $package in mlnx-of*) ;; *) return 0 ;; esac # nvidia's Kbuild takes such a folder for OFED
+    mkdir -p "/var/lib/dkms/$package/$version" &&
+        ln -sfn "/usr/src/$package-$version" "/var/lib/dkms/$package/$version/source"
 }
 
 same() { # same WHAT EXPECTED FOUND

@@ -8,7 +8,7 @@
 #   /mnt             a scratch folder on the disk of the ground's /var/tmp, the same path
 #                    always, so that a build leaves the same bytes wherever it ran
 #   /usr/src         what is there but for HIDDEN, and what the script lays beside it
-#   /var/lib/dkms    empty
+#   /var/lib/dkms    empty, in memory
 #   /tmp, /run       empty, in memory
 #
 # WAY is "look": /usr/src and /var/lib/dkms are as they are; "build"; or "open", which leaves

@@ -59,7 +59,7 @@ one() { # one KIND WHAT PATH WANTED FIX
             ;;
         bits)
             config "${3%@*}" "${3#*@}"
-            if [ -z "$word" ]; then unread "$2" 'it takes root'; elif [ "$word" != "$4" ]; then differs "$2" "$word" "$4" "$5"; fi
+            if [ ! -e "$root${3%@*}" ]; then differs "$2" '' "$4" "$5"; elif [ -z "$word" ]; then unread "$2" 'it takes root'; elif [ "$word" != "$4" ]; then differs "$2" "$word" "$4" "$5"; fi
             ;;
         locks) # by hand it is the limit of a login
             limit
@@ -130,8 +130,10 @@ event() { # sets nothing; prints a HealthEvent (NVSentinel data-models/protobufs
         "$(quoted "${NODE_NAME:-$(hostname)}")" "$(date -u +%Y-%m-%dT%H:%M:%SZ)"
 }
 
-gate() { # gate [MODE]
-    mode=${1-}
+gate() { # gate [MODE] end: without its last word this file was cut off on its way, and says nothing
+    for last; do :; done
+    if [ "${last-}" != end ]; then exit 0; fi
+    mode=${1%end}
     look
     code=0
     if [ "$many" -gt 0 ]; then code=1; elif [ -n "$open" ]; then code=2; fi

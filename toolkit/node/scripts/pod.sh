@@ -43,9 +43,10 @@ hand() { # hand FILE...: its status. It is told when the pod is to end, and fini
 probe() {
     [ -z "$GDR_READY" ] || rm -f "$GDR_READY" # of a container before this one
     say probe
-    hand "$here/probe.sh" || return
-    [ -z "$GDR_READY" ] || : >"$GDR_READY"
+    hand "$here/probe.sh"
 }
+
+ready() { [ -z "$GDR_READY" ] || : >"$GDR_READY"; }
 
 whole() { # whole SUM: are the parts those of that bundle
     sum=$(cat "$here"/bundle.* | sha256sum) && [ "${sum%% *}" = "$1" ] && return
@@ -53,8 +54,9 @@ whole() { # whole SUM: are the parts those of that bundle
     return 1
 }
 
-sit() { # until the pod is to end
-    trap 'kill "$!"; exit 0' TERM INT
+sit() { # until the pod is to end: who is told that it is ready may say so at once
+    trap 'kill "$!" 2>/dev/null; exit 0' TERM INT
+    ready
     while :; do
         sleep 3600 >/dev/null 2>&1 &
         wait "$!"
@@ -73,7 +75,7 @@ case $1.$# in
         hand "$here"/bundle.*
         ended=$?
         say "ended $ended"
-        probe
+        probe && ready
         exit "$ended"
         ;;
     *) exit 64 ;;

@@ -18,6 +18,8 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from toolkit.package_data import as_called
+
 _FOLDER = Path(__file__).parent
 
 
@@ -31,7 +33,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_shown,
     )
-    made.filters["breakable"] = _breakable
+    made.filters |= {"breakable": _breakable, "as_called": as_called}
     return made
 
 

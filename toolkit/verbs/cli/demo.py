@@ -67,12 +67,14 @@ def _serve(said: Said) -> ExitCode:
     if said.flag("reset") or said.flag("json"):
         raise UsageError("--serve goes with --hosts alone", hint="--reset and --json: without it")
     said.not_dry("demo --serve", "which nodes there are: demo")
-    from toolkit.demo.serve import served  # noqa: PLC0415 only they pay for it
+    from toolkit.demo.serve import served, sftp_server  # noqa: PLC0415 only they pay for it
 
     folder = Path(said.text("serve"))
     with terminable(), served(said.text("hosts") or "demo", folder) as ports:
         try:
             print("\n".join(columns([(name, f"127.0.0.1:{at}") for name, at in ports.items()])))
+            if not sftp_server():
+                print("\nno sftp: this machine has no sftp-server; ssh and Ansible do without")
             print(f"\nup until Ctrl-C: ansible -i {folder}/hosts.ini demo -m raw -a lsmod")
             sys.stdout.flush()
             while True:

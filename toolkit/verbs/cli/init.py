@@ -49,7 +49,7 @@ def init(said: Said) -> ExitCode:
       invoke init --folder ~/gpu-site
       invoke init --folder ~/gpu-site --template modprobe/peermem.conf.j2
     """
-    dry, folder = said.flag("check") or said.dry, Path(said.text("folder"))
+    dry, folder = said.looks, Path(said.text("folder"))
     whole = _files([each for each in said.text("template").split(",") if each])
     try:
         folder = folder.expanduser()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from toolkit.built.delivery_cache import Shelf
 from toolkit.cli.options import CHECKS, HOSTS, OUTPUT, REACH, WANT, Said
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome
 from toolkit.features.slurm.run.service import SlurmService
+from toolkit.groups import SiteWants
 from toolkit.hosts.host import fold
 from toolkit.node.audit import of_run
 from toolkit.plural import counted
@@ -20,6 +22,7 @@ from toolkit.report.table import clean
 from toolkit.report.text import findings, report, summary
 from toolkit.rollout.run import Rolled
 from toolkit.ssh.pool import NotBegun, broken_off
+from toolkit.upgrade import Upgrade
 from toolkit.verbs.access import Fleet
 from toolkit.verbs.cli.plan import (
     CHECK,
@@ -34,6 +37,7 @@ from toolkit.verbs.cli.plan import (
 )
 from toolkit.verbs.cli.rollout import ROLLOUT, Resumed, agreed_of, ended, resumption
 from toolkit.verbs.cli.session import Session, consent, fleet
+from toolkit.verbs.cli.upgrade import UPGRADE, upgrade_of, with_packages
 from toolkit.verbs.plan import Planned, plan_all
 from toolkit.verbs.provision import Provisioned, ProvisionOptions, harm, untouched
 from toolkit.verbs.rollout import roll_out
@@ -46,6 +50,7 @@ from toolkit.verbs.slurm_service import kept_off
     WANT,
     CHECKS,
     OUTPUT,
+    UPGRADE,
     (CHECK, DIFF, REBOOT, UNTRIED, OVER_JOBS),
     ROLLOUT,
     DELIVERED,
@@ -59,12 +64,15 @@ def provision(said: Said) -> ExitCode:
     --hosts ..., or as a whole by: invoke undo RUN. Ctrl-C finishes the nodes in hand and begins
     no other; a second one ends at once. docs/rollouts.md tells of batches, windows and resuming.
     With --only or --skip no file is touched but those that serve a check that is left.
+    --driver, --ofed and --kernel carry out what rehearse foretells by the same words: packages
+    are installed where the site has [packages] install = true, else they are named.
 
     Examples:
       invoke provision --hosts demo
       invoke provision --hosts gpu[001-128] --check --diff
       invoke provision --hosts gpu[001-128] --yes --reboot --fanout 16 --max-fail 5%
       invoke provision --hosts gpu[001-128] --yes --only peermem
+      invoke provision --hosts gpu[001-128] --kernel 6.8.0-90-generic --reboot --max-unavailable 8
       invoke provision --hosts gpu[001-128] --yes --reboot --serial 1,10%,50% \\
           --max-unavailable 8 --drain 'drain {host}' --undrain 'resume {host}' \\
           --window 'Sat 22:00-04:00' --reason 'ticket 4711'
@@ -81,9 +89,13 @@ def provision(said: Said) -> ExitCode:
     with fleet(said) as opened:
         left = earlier.left(opened) if earlier is not None else opened
         left = kept_off(left, session.folder.settle())
-        wants, untried = session.wants(), said.flag("boot_without_trial")
-        planned = plan_all(left, wants, session.today, session.folder, shelf, untried=untried)
-        if said.flag("check") or said.dry:
+        wants, untried = _wants(session), said.flag("boot_without_trial")
+        upgrade = wants.common.upgrade
+        more = partial(with_packages, upgrade) if upgrade != Upgrade() else None
+        planned = plan_all(
+            left, wants, session.today, session.folder, shelf, untried=untried, more=more
+        )
+        if said.looks:
             return tell_plan(session, planned)
         return _provision(session, left, planned, shelf, earlier)
 
@@ -107,7 +119,8 @@ def _provision(
     todo = [each.value.plan for each in planned if each.value and each.value.pending]
     allowed = said.flag("reboot") or fleet.demo
     if todo and not fleet.demo:
-        reboots = sum(plan.needs_reboot for plan in todo) if allowed else 0
+        kernel = bool(said.text("kernel"))
+        reboots = sum(e.needs_reboot or (kernel and bool(e.installs)) for e in todo) * allowed
         extra = f", reboot {reboots} of them" if reboots else ""
         cut = [str(len(batch)) for batch in agreed.terms.batches]
         cuts = f", in batches of {', '.join(cut)}" if len(cut) > 1 else ""
@@ -117,13 +130,19 @@ def _provision(
     rolled = roll_out(
         fleet,
         planned,
-        session.wants(),
+        _wants(session),
         session.today,
         options=_options(session, shelf, reboot=allowed),
         folder=session.folder,
         agreed=agreed,
     )
     return _tell_after(session, rolled)
+
+
+def _wants(session: Session) -> SiteWants:
+    """What each node should be, with the upgrade that was named."""
+    wants = session.wants()
+    return replace(wants, common=replace(wants.common, upgrade=upgrade_of(session.said)))
 
 
 def _options(session: Session, shelf: Shelf | None, *, reboot: bool) -> ProvisionOptions:

@@ -1,29 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Plays the driver: exports its peer-to-peer entry points, and drives nothing. */
-#include <linux/errno.h>
 #include <linux/module.h>
 #include <linux/proc_fs.h>
 #include <linux/seq_file.h>
 
 #include "p2p.h"
-
-#define ENTRY_POINT(name)					\
-	int name(struct nvidia_p2p_page_table *table);		\
-	int name(struct nvidia_p2p_page_table *table)		\
-	{							\
-		return -ENODEV;					\
-	}							\
-	EXPORT_SYMBOL(name)
-
-ENTRY_POINT(nvidia_p2p_get_pages);
-ENTRY_POINT(nvidia_p2p_get_pages_persistent);
-ENTRY_POINT(nvidia_p2p_put_pages);
-ENTRY_POINT(nvidia_p2p_put_pages_persistent);
-ENTRY_POINT(nvidia_p2p_cap_persistent_pages);
-ENTRY_POINT(nvidia_p2p_dma_map_pages);
-ENTRY_POINT(nvidia_p2p_dma_unmap_pages);
-ENTRY_POINT(nvidia_p2p_free_dma_mapping);
-ENTRY_POINT(nvidia_p2p_free_page_table);
 
 static int version_show(struct seq_file *file, void *unused)
 {

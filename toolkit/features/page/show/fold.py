@@ -13,6 +13,7 @@ from toolkit.checks.check import Check, Finding, Gap, Status, Verdict
 from toolkit.checks.judged import Judged
 from toolkit.features.page.show.seen import Excerpt, SeenNode
 from toolkit.hosts.host import fold
+from toolkit.package_data import as_called
 from toolkit.plan.artefacts import ARTEFACTS
 from toolkit.report.pages import plain
 
@@ -100,9 +101,8 @@ class Fold:
 
     @property
     def fix(self) -> str:
-        if self.finding.status is Status.FAIL:
-            return self.finding.hint or self.check.fix
-        return self.finding.hint
+        failed = self.finding.status is Status.FAIL
+        return as_called(self.finding.hint or (self.check.fix if failed else ""))
 
 
 # Nodes, by number, about which one check says the same.
@@ -252,7 +252,7 @@ def commands(verdict: Verdict, who: Who) -> tuple[str, ...]:
     ours = [each for each in told if " --hosts " in each]
     if verdict.check.id in _MENDED and not ours:
         told = [f"./invokew {verb} --hosts {hosts}" for verb in ("plan", "provision")] + told
-    return tuple(dict.fromkeys(_complete(each, hosts) for each in told))
+    return tuple(dict.fromkeys(as_called(_complete(each, hosts)) for each in told))
 
 
 def _complete(command: str, hosts: str) -> str:

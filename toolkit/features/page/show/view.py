@@ -27,6 +27,7 @@ from toolkit.features.page.show.parts import (
     PartRow,
 )
 from toolkit.features.page.show.seen import Carry, Excerpt, Heat, SeenNode, in_short
+from toolkit.package_data import as_called
 from toolkit.report.pages import plain
 from toolkit.report.table import unjudged
 
@@ -241,5 +242,5 @@ def _node(
 
 def _lost(number: int, name: str, error: ToolkitError | None) -> NodePart:
     state = unjudged(error)
-    hint = plain(error.hint) if error else ""
+    hint = plain(as_called(error.hint)) if error else ""
     return NodePart(number, name, state, shade(state), error=plain(str(error)), hint=hint)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from toolkit.features.predict.plan.totals import Prediction
 from toolkit.features.topology.show.view import NOT_READ, GpuWay, Root, TopologyView, TreePlace
-from toolkit.plural import counted
+from toolkit.plural import and_more, counted
 from toolkit.report.picture import PAD, Box, Picture, PictureLine, PictureText, fitted
 from toolkit.throughput.pair import PairPrediction
 
@@ -228,8 +228,7 @@ def _beside(drawing: _Drawing, view: TopologyView, found: Prediction, x: float) 
         if box is None or not ways:
             continue
         first = ways[0]
-        more = counts[gpu] - 1
-        names = first.hca + (f" and {more} more" if more else "")
+        names = first.hca + and_more(counts[gpu] - 1)
         head = fitted(f"{first.distance}  {names}", _TOLD)
         figure = told.get((gpu, first.hca))
         drawing.words.append(PictureText(x, box.middle - 3, head, "name"))

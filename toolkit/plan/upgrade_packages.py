@@ -1,0 +1,199 @@
+"""Packages that an upgrade needs: their names, what the node's repositories have, their install."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from toolkit.checks.modules.fixes import image_package, of_another_distribution
+from toolkit.errors import read_or
+from toolkit.evidence import Evidence, State
+from toolkit.facts.distros import driver_modules
+from toolkit.facts.gpu.driver import Flavor
+from toolkit.facts.node.node import Node
+from toolkit.facts.versions import Version
+from toolkit.plan.artefact import Trigger
+from toolkit.plan.change import Act, Blocked, When
+from toolkit.plan.plan import Plan
+from toolkit.upgrade import Upgrade
+from toolkit.want import Want
+
+PACKAGES = "packages"  # the frame of what repositories have: toolkit/node/scripts/offered.sh
+_ZYPPER_HAS_NONE = 104  # zypper(8): ZYPPER_EXIT_INF_CAP_NOT_FOUND
+_ONLY_OPEN = (620,)  # NVIDIA driver installation guide 620: Proprietary Kernel Modules Removed
+
+
+@dataclass(frozen=True, slots=True)
+class NeededPackage:
+    """One package that the node lacks, and where it would come from."""
+
+    name: str  # as the package manager is asked for it
+    begins: tuple[str, ...]  # how its version begins, the best first; () for any
+    repository: str  # where it is to be had, in words
+
+
+def flavour_after(node: Node, upgrade: Upgrade) -> Flavor | None:
+    """Of the driver after it."""
+    if upgrade.driver and Version(upgrade.driver).at_least(*_ONLY_OPEN):
+        return Flavor.OPEN
+    return node.driver.flavor if node.driver is not None else None
+
+
+def modules_package(node: Node, upgrade: Upgrade) -> str:
+    """The package that would bring the driver; "" where it is compiled."""
+    if node.driver is None or read_or(lambda: node.driver_dkms, ""):
+        return ""
+    version = upgrade.driver or str(node.driver.version)
+    return driver_modules(version, driver_file(node), upgrade.kernel or node.kernel)
+
+
+def driver_file(node: Node) -> str:
+    file = read_or(lambda: node.driver_file, None)
+    return file.filename if file else ""
+
+
+def lacks_kernel(node: Node, upgrade: Upgrade) -> bool:
+    known = read_or(lambda: {each.release for each in node.kernels if each.image}, set())
+    return bool(upgrade.kernel) and upgrade.kernel not in known
+
+
+def needed(node: Node, upgrade: Upgrade) -> Iterator[NeededPackage]:
+    """What has to be installed, as far as packages are called by a rule.
+
+    Sources: NVIDIA driver installation guide (nvidia-open, cuda-drivers); debian/control and the
+    spec of mlnx-ofa_kernel, whose package is named for the DKMS package.
+    """
+    if lacks_kernel(node, upgrade):
+        for name in image_package(node, upgrade.kernel).split(" and "):
+            yield NeededPackage(name, (), f"{node.distro.id}'s own repository of updates")
+    if upgrade.kernel or upgrade.driver:
+        if modules := modules_package(node, upgrade):
+            where = f"{node.distro.id}'s or NVIDIA's repository, beside that kernel"
+            yield NeededPackage(modules, (), where)
+        elif upgrade.driver and not _has_driver(node, upgrade.driver):
+            name = "nvidia-open" if flavour_after(node, upgrade) is Flavor.OPEN else "cuda-drivers"
+            begins = (f"{upgrade.driver}-", f"{upgrade.driver}.")
+            where = f"NVIDIA's CUDA repository for {node.distro.id} {node.distro.version}"
+            yield NeededPackage(name, begins, where)
+    dkms = read_or(lambda: node.ofed_dkms, "")
+    if upgrade.ofed and dkms and not _has_ofed(node, upgrade.ofed):
+        month, _, build = upgrade.ofed.partition("-")
+        whole = [f"{month}{sign}OFED.{month}.{build}." for sign in ".-"]  # deb and rpm
+        if build == "1.0.0":  # a month alone was named
+            whole += [f"{month}{sign}OFED.{month}." for sign in ".-"]
+        where = f"NVIDIA's DOCA repository of {month} for {node.distro.id} {node.distro.version}"
+        yield NeededPackage(f"{dkms}-dkms", tuple(whole), f"{where}; user space: doca-ofed")
+
+
+def _has_driver(node: Node, version: str) -> bool:
+    """On disk, by whatever package: a release has more numbers than the name of it."""
+    file = read_or(lambda: node.driver_file, None)
+    found = (
+        file.version if file else "",
+        *(each.version for each in read_or(lambda: node.dkms, ())),
+    )
+    return any(f"{each}.".startswith(f"{version}.") for each in found)
+
+
+def _has_ofed(node: Node, version: str) -> bool:
+    told = read_or(lambda: str(node.ofed.version or ""), "")
+    return told == version or (version.endswith("-1.0.0") and told.startswith(version[:6]))
+
+
+def packages_asked(evidence: Evidence, upgrade: Upgrade) -> tuple[str, ...]:
+    """The names of packages that the node's repositories would have to have."""
+    return tuple(each.name for each in needed(Node(evidence), upgrade) if " " not in each.name)
+
+
+def not_offered(evidence: Evidence, upgrade: Upgrade) -> Iterator[str]:
+    """Of the packages that the node was asked about those that it cannot get."""
+    frame = evidence.frames.get(PACKAGES)
+    if frame is None or frame.state is State.ABSENT:
+        return
+    if frame.state is not State.OK and frame.exit != _ZYPPER_HAS_NONE:
+        yield f"whether packages are to be had was not told: {frame.source}: {frame.state}"
+        return
+    known = {each.name: each for each in needed(Node(evidence), upgrade)}
+    for name in re.findall("^asked (.+)$", frame.text, re.MULTILINE):
+        each = known.get(name, NeededPackage(name, (), ""))
+        if not _pinned(evidence, each):
+            of = f" in version {upgrade.driver or upgrade.ofed}" if each.begins else ""
+            where = f"; it comes from {each.repository}" if each.repository else ""
+            yield f"{name}{of}: none of its repositories has it, by their last update there{where}"
+
+
+def _pinned(evidence: Evidence, package: NeededPackage) -> str:
+    """Name and version, as ``install`` of installs.sh takes them; "" where none is offered.
+
+    A name with the version in it, as dnf takes it, is answered by the bare name, and without
+    an architecture.
+    """
+    frame = evidence.frames.get(PACKAGES)
+    lines = [each.split() for each in (frame.text.split("\n") if frame else ()) if " " in each]
+    had = [each for each in lines if len(each) == 2 and each[0] != "asked"]  # newest first
+    for begin in package.begins or ("",):
+        for name, version in had:
+            whole = f"{name}-{version}"
+            if name == package.name and version.rpartition(":")[2].startswith(begin):
+                return f"{name}={version}"
+            if not package.begins and f"{package.name}.".startswith(f"{whole}."):
+                return f"{name}={version}"
+    return ""
+
+
+def installing(
+    evidence: Evidence, upgrade: Upgrade, *, allowed: bool
+) -> tuple[tuple[Act, ...], tuple[Blocked, ...]]:
+    """The one act that installs what is needed, and nothing without all of it.
+
+    :param allowed: the site's profile lets packages be installed.
+    """
+    node = Node(evidence)
+    if upgrade.kernel and (other := of_another_distribution(node, upgrade.kernel)):
+        return (), (Blocked(_ID, other, hint="name a kernel of each distribution by itself"),)
+    packages = tuple(needed(node, upgrade))
+    if not packages:
+        return (), ()
+    pins = {each.name: _pinned(evidence, each) for each in packages}
+    lacking = tuple(
+        Blocked(
+            _ID, f"no repository of the node has {each.name}", f"it comes from {each.repository}"
+        )
+        for each in packages
+        if not pins[each.name]
+    )
+    if lacking:
+        return (), lacking
+    named = " ".join(pins.values())
+    if not allowed:
+        why = f"not installed: {named}"
+        return (), (Blocked(_ID, why, "[packages] install = true in the site's file lets us"),)
+    act = Act(
+        Trigger.INSTALL_PACKAGES,
+        ("install", *pins.values()),
+        undo=((When.FIRST, ("uninstall",)),),
+    )
+    return (act,), ()
+
+
+_ID = "packages"
+
+
+def upgraded(plan: Plan, evidence: Evidence, want: Want) -> Plan:
+    """The plan with the upgrade that is asked for: packages alone first, for all else follows.
+
+    What the node then needs is planned from what it says then. A kernel that is installed is
+    booted.
+    """
+    node, upgrade = Node(evidence), want.upgrade
+    acts, blocked = installing(evidence, upgrade, allowed=want.packages)
+    if acts:
+        return Plan(triggers=(Trigger.INSTALL_PACKAGES,), acts=acts, family=plan.family)
+    kernel = upgrade.kernel
+    if blocked or not kernel or node.kernel == kernel:
+        return replace(plan, blocked=(*plan.blocked, *blocked))
+    if read_or(lambda: node.default_kernel, "") != kernel:
+        other = Blocked(_ID, f"{kernel} is installed, and the next boot starts another kernel")
+        return replace(plan, blocked=(*plan.blocked, other))
+    return replace(plan, triggers=tuple(sorted({*plan.triggers, Trigger.REBOOT})))
