@@ -41,7 +41,7 @@ from toolkit.report.plan_text import plan_lines
 from toolkit.report.table import Painter
 from toolkit.want import PeerPath, Want
 
-KEPT = Path(__file__).with_name("damaged_nodes.txt")
+KEPT = Path(__file__).parent / "made/damaged_nodes.txt"  # beside the captures it is none of them
 PLAIN = Painter(coloured=False)
 NODES = {
     "healthy": node(),

@@ -118,8 +118,8 @@ def test_how_a_text_is_set_changes_no_fact(exact: set[str], change: Callable[[st
 # What holds where nothing was given; of all else the first frame that is missed is named.
 NOTHING: dict[str, object] = {
     **dict.fromkeys(
-        ("cross_matrix", "dcgmi_diag", "earlier_ports", "fi_info", "gdrcopy_sanity", "gdscheck",
-         "grub_default", "kube_gpus", "listed_devices", "lsmod", "make_log", "nccl_log",
+        ("cross_matrix", "dcgmi_diag", "driver_pod", "earlier_ports", "fi_info", "gdrcopy_sanity",
+         "gdscheck", "grub_default", "kube_gpus", "listed_devices", "lsmod", "make_log", "nccl_log",
          "peermem_said", "plugin_log", "rdma_topo", "registration", "said_config", "said_symbols",
          "shared_netns", "ucx_info", "ucx_run")
     ),
@@ -134,14 +134,15 @@ NOTHING: dict[str, object] = {
         False,
     ),
     **dict.fromkeys(
-        ("api_mismatch", "bmc_lockdown", "hostname", "lists_no_hca", "modprobe_said",
-         "nodes_closed", "peermem_container"), ""
+        ("api_mismatch", "bmc_lockdown", "cuda_said", "hostname", "ucx_tcp",
+         "lists_no_hca", "modprobe_said", "nodes_closed", "peermem_container"), ""
     ),
     **{name: {} for name in ("counted_ports", "fm_said", "left", "own_interfaces",
                              "qos_asked", "said_links", "said_qos", "said_signers", "services",
                              "ucx_ways", "unsupported_gpus")},
-    **dict.fromkeys(("acs_said", "asked_containers", "bar1_alone", "cards", "collective_runs",
-                     "gdsio_runs", "namespaced", "offered", "perftest_runs", "pod_list",
+    **dict.fromkeys(("acs_said", "asked_containers", "bar1_alone", "cards",
+                     "collective_runs", "cufile_said", "gdsio_runs", "namespaced",
+                     "offered", "perftest_runs", "pod_list",
                      "said_firmware",
                      "said_limits", "said_pcie_links", "unstarted_gpus", "verbs_troubles"),
                     ()),
@@ -246,7 +247,7 @@ FRAMES = {
     "nvidia-modinfo": "driver_file",
     "nvidia-params": "driver_params",
     "nvidia-smi": "has_nvidia_smi mismatched_library smi_said",
-    "nvidia-smi-q": "bar1_sizes gpu_chips gpu_rows smi unified_memory",
+    "nvidia-smi-q": "bar1_sizes gpu_chips gpu_rows smi unified_memory smi_shown",
     "nvidia-topology": "has_nvidia_topology matrix nvlinked",
     "nvidia-version": "driver",
     "nvlink-status": "nvlinks",

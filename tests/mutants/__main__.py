@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -24,7 +25,8 @@ from dev.run import ROOT, say
 from tests.mutants import rooms
 from tests.mutants.atlas import Atlas, refresh
 from tests.mutants.copies import copy
-from tests.mutants.meeting import Meeting
+from tests.mutants.meeting import Living, Meeting
+from tests.mutants.nearest import within
 from tests.mutants.rooms import Ended, Mutant
 
 FILES = {str(f.relative_to(ROOT)): f for f in sorted((ROOT / "toolkit").rglob("*.py"))}
@@ -43,6 +45,9 @@ def _asked(words: list[str]) -> argparse.Namespace:
         "--seconds", type=float, default=60, help="of processor, for one mutant's tests [60]"
     )
     parser.add_argument("--whole", action="store_true", help="then the other unit tests, too")
+    parser.add_argument(
+        "--live", action="store_true", help="first in forks of one process, which takes seconds"
+    )
     parser.add_argument("--after", type=int, default=0, help="go on behind so many of them")
     parser.add_argument("--list", action="store_true", help="name the mutants, run none")
     parser.add_argument("--json", action="store_true", help="for machines")
@@ -81,9 +86,15 @@ def _all(chosen: list[Mutant], asked: argparse.Namespace) -> Iterator[Ended]:
             free.put(meeting)
 
     with tempfile.TemporaryDirectory(prefix="gdr-mutants-") as scratch:
-        for number in range(asked.jobs):
-            free.put(Meeting(copy(Path(scratch, str(number))), atlas, seconds, asked.whole))
-        with ThreadPoolExecutor(asked.jobs) as crew:
+        met = [within(atlas.nearest(each), seconds)[0] for each in chosen if asked.live]
+        files = sorted({test.path for tests in met for test in tests})
+        with ExitStack() as ended, ThreadPoolExecutor(asked.jobs) as crew:
+            for number in range(asked.jobs):
+                tree = copy(Path(scratch, str(number)))
+                living = Living.begin(tree, files) if files else None
+                if living is not None:
+                    ended.callback(living.end)
+                free.put(Meeting(tree, atlas, seconds, asked.whole, living))
             yield from crew.map(meet, chosen)
 
 

@@ -18,7 +18,7 @@ FOUNDATION = frozenset(
     {"errors", "evidence", "interrupts", "package_data", "plural", "progress"}
     | {"safe_file", "tar_member", "toolkit", "untrusted"}
 )
-WANTED = frozenset({"expect", "groups", "want"})
+WANTED = frozenset({"expect", "groups", "upgrade", "want"})
 LOW = FOUNDATION | WANTED | {"compat", "hosts"}
 JUDGED = LOW | {"facts", "throughput", "checks"}
 REACHED = LOW | {"facts", "ssh", "node", "redfish"}
@@ -31,7 +31,8 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "compat": FOUNDATION,
     "hosts": FOUNDATION,
     "expect": FOUNDATION,
-    "want": FOUNDATION | {"compat", "expect"},
+    "upgrade": FOUNDATION,
+    "want": FOUNDATION | {"compat", "expect", "upgrade"},
     "groups": FOUNDATION | {"hosts", "expect", "want"},
     "ssh": FOUNDATION | {"hosts"},
     "facts": LOW,

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from runpy import run_path
+
 import pytest
 
 from tests.mutants.atlas import Reads, files_of_tests, readers
+from tests.mutants.living import exchanged
 from tests.mutants.nearest import Known, order, within
 from tests.mutants.rooms import Ended, Fate, Mutant, choose, room, score, table
 from tests.mutants.sites import Site, differs, mutated, sites
@@ -179,3 +183,32 @@ def test_a_file_of_tests_says_which_sources_it_reads() -> None:
         "many": Reads(False, ("toolkit/cli/*.py", "toolkit/b.py")),
         "line": Reads(False, ("toolkit/a.py", "toolkit/*/b.py")),
     }
+
+
+LIVE = """\
+class A:
+    def more(self, n):
+        return (n
+                + 1)
+    def most(self): return [self.more(each) for each in (1, 2)]
+LIMIT = A().more(1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "had", "most"),
+    [
+        pytest.param("n\n                + 1", "n - 1", True, [0, 1], id="of-fewer-lines"),
+        pytest.param("(1, 2)", "(1, 3)", True, [2, 4], id="within-a-comprehension"),
+        pytest.param("A().more(1)", "A().more(2)", False, [2, 3], id="at-import"),
+        pytest.param("def most", "def least", False, [2, 3], id="of-another-name"),
+    ],
+)
+def test_a_mutant_lives_in_functions_that_are_there_already(
+    before: str, after: str, had: bool, most: list[int], tmp_path: Path
+) -> None:
+    file = tmp_path / "live.py"
+    file.write_text(LIVE)
+    room = run_path(str(file))
+    assert exchanged(str(file), LIVE, LIVE.replace(before, after)) is had
+    assert (room["A"]().most(), room["LIMIT"]) == (most, 2)

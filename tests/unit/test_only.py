@@ -21,8 +21,9 @@ from tests.unit.planning import (
     placed,
     plan_for,
 )
-from toolkit.checks.all import ALL, selection
+from toolkit.checks.all import ALL
 from toolkit.checks.judged import Judged, judge_node
+from toolkit.checks.selected import selection
 from toolkit.cli import main
 from toolkit.errors import ExitCode, Outcome, UsageError
 from toolkit.evidence import Evidence

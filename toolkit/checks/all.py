@@ -206,59 +206,17 @@ def named(name: str, own: Sequence[Check] = ()) -> Check:
     raise UsageError(f"no check {name!r}", hint=hint)
 
 
-def selection(only: str, skip: str, own: Sequence[Check] = ()) -> Selection:
-    """The checks of one run: --only and --skip, ids or the beginnings of ids, parted by commas.
-
-    :param own: a site's.
-    :raises UsageError: for a name that none has, and where no check is left.
-    """
-    found = Selection(_meant("--only", only, own), _meant("--skip", skip, own))
-    if not any(map(found.has, _ids(own))):
-        if not skip:  # such as between.mtu, which needs the nodes to be judged
-            raise UsageError(
-                f"--only {only} leaves no check of a node", hint="name one of them too: rdma, pcie"
-            )
-        raise UsageError(
-            f"--only {only} and --skip {skip} leave no check" if only else "--skip leaves no check",
-            hint="name fewer of them with --skip",
-        )
-    return found
-
-
-def _ids(own: Sequence[Check]) -> list[str]:
+def ids_of(own: Sequence[Check]) -> list[str]:
+    """The ids of all, and of a site's."""
     return [*BY_ID, *(each.id for each in own)]
-
-
-def _between() -> list[str]:
-    from toolkit.checks.agreement import RULES  # noqa: PLC0415 only who leaves checks out pays for it
-
-    return [each.id for each in RULES]
 
 
 def how_far(checks: Selection, own: Sequence[Check] = ()) -> str:
     """How far the verdicts of a run go that left checks out; "" where all are judged."""
     said = [f"--{name}" for name in ("only", "skip") if getattr(checks, name)]
-    count, verb = sum(map(checks.has, _ids(own))), "say" if said[1:] else "says"
-    told = f"{count} of {len(_ids(own))} checks judged, as {' and '.join(said)} {verb}"
+    count, verb = sum(map(checks.has, ids_of(own))), "say" if said[1:] else "says"
+    told = f"{count} of {len(ids_of(own))} checks judged, as {' and '.join(said)} {verb}"
     return told if said else ""
-
-
-def _meant(option: str, names: str, own: Sequence[Check]) -> frozenset[str]:
-    found: set[str] = set()
-    selectable = [*_ids(own), *_between()] if names else []
-    for name in filter(None, (each.strip() for each in names.split(","))):
-        start = name[:-1] if name.endswith("*") else f"{name}."
-        ids = {each for each in selectable if each == name or each.startswith(start)}
-        if not ids:
-            known = {each.partition(".")[0] for each in selectable} | {*selectable}
-            near = get_close_matches(name.rstrip(".*"), known, n=1)
-            if near:
-                raise UsageError(f"{option}: no check {name!r}", hint=f"did you mean {near[0]}?")
-            named(name, own)
-        found |= ids
-    if names and not found:
-        raise UsageError(f"{option} {names!r} names no check", hint="the verb checks lists them")
-    return frozenset(found)
 
 
 def shipped(name: str) -> Check:

@@ -147,7 +147,8 @@ def checks_told(only: str, skip: str, own: Sequence[Check] = ()) -> dict[str, Js
     """
     if not only and not skip:
         return {}
-    from toolkit.checks.all import BY_ID, selection  # noqa: PLC0415 only they pay for it
+    from toolkit.checks.all import BY_ID  # noqa: PLC0415 only they pay for it
+    from toolkit.checks.selected import selection  # noqa: PLC0415 likewise
 
     every = [*BY_ID, *(each.id for each in own)]
     count = sum(map(selection(only, skip, own).has, every))

@@ -30,17 +30,23 @@ uninstall() { # what install brought goes, and what it replaced comes back
         [ ! -s "$run/dnf" ] || run_there dnf -y history undo "$(cat "$run/dnf")"
         return
     fi
-    set --
-    while IFS= read -r each; do # what stands there in another version is asked for in its old one
+    set -- '' # what it replaced, in the version from before
+    new=''
+    while IFS= read -r each; do
         old=$(grep -e "^${each%%=*}=" "$run/had")
-        if [ -z "$old" ]; then old=${each%%=*}-; fi
-        set -- "$@" "$old"
+        if [ -n "$old" ]; then set -- "$@" "$old"; else new="$new ${each%%=*}"; fi
     done <<EOT
 $(grep -vxFf "$run/had" "$run/got")
 EOT
-    [ -n "${1-}" ] || return 0
-    if [ -n "$(locate apt-get)" ]; then apt --allow-downgrades "$@"
-    else run_there zypper --non-interactive install --oldpackage "$@"; fi
+    shift
+    if [ -n "$(locate apt-get)" ]; then
+        for each in $new; do set -- "$@" "$each-"; done
+        [ $# = 0 ] || apt --allow-downgrades "$@"
+        return
+    fi
+    # shellcheck disable=SC2086 # names of packages
+    if [ -n "$new" ]; then run_there zypper --non-interactive remove $new || return; fi
+    [ $# = 0 ] || run_there zypper --non-interactive install --oldpackage "$@"
 }
 
 apt() { DEBIAN_FRONTEND=noninteractive run_there apt-get -y -o Dpkg::Options::=--force-confold install "$@"; }

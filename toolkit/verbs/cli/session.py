@@ -92,7 +92,8 @@ class Session:
         waivers = (*want.waivers, *(one for each in want.group for one in each.waivers))
         only, skip = self.said.text("only"), self.said.text("skip")
         if waivers or only or skip:
-            from toolkit.checks.all import named, selection  # noqa: PLC0415 who names no check waits for none
+            from toolkit.checks.all import named  # noqa: PLC0415 who names no check waits for none
+            from toolkit.checks.selected import selection  # noqa: PLC0415 likewise
 
             for waiver in waivers:
                 named(waiver.check, want.own)
