@@ -135,6 +135,15 @@ LENT_DEVICE: dict[str, Override] = {
     "infiniband": hca_lines("mlx5_1", HCAS[1], UP) + hca_lines("mlx5_2", HCAS[2], UP, DOWN)
 }
 NO_DEVICE: dict[str, Override] = {"infiniband": ""}
+# A card below a GPU's switch that nobody has cabled; beside each of two GPUs, and beside one.
+ODD = BOARD.plus(hca("0000:1a:00.0", PORTS[1], group="40"))
+ODD_TOO = ODD.plus(hca("0000:9c:00.0", PORTS[3], group="41"))
+OTHER, OTHER_TOO = (
+    hca_lines("mlx5_3", "0000:1a:00.0", DOWN),
+    hca_lines("mlx5_4", "0000:9c:00.0", DOWN),
+)
+IDLE, IDLE_TOO = (each.replace("MT_0000000838", "MT_0") for each in (OTHER, OTHER_TOO))
+ONE_DOWN = INFINIBAND.replace("4: ACTIVE", "1: DOWN", 1).replace("5: LinkUp", "2: Polling", 1)
 # A vGPU host: each GPU has virtual functions of its own class.
 VGPU = BOARD.plus(
     Fn("0000:18:00.4", PORTS[0], (0x10DE, 0x2330), GPU_CLASS, "nvidia", "41", physfn=True)
@@ -189,6 +198,15 @@ ROWS = [
     Row("nobody-drives-it", "rdma.devices", FAIL, "for 1 of 4", {}, BESIDES.but(FAR, driver="")),
     Row("no-cable-in-any-second-port", "rdma.port", PASS, "2 HCAs up", ports(DOWN, DOWN), DUAL),
     Row("one-second-port-is-missed", "rdma.port", FAIL, "1 of 4", ports(UP, DOWN), DUAL),
+    *(
+        Row(f"{claim}-beside-the-gpus", "rdma.port", status, found, {"infiniband": told}, board)
+        for claim, status, found, told, board in (
+            ("a-card-of-another-kind", PASS, "2 HCAs up", INFINIBAND + IDLE, ODD),
+            ("one-of-the-same-kind", FAIL, "1 of 3", INFINIBAND + OTHER, ODD),
+            ("as-many-of-another-kind", FAIL, "2 of 4", INFINIBAND + IDLE + IDLE_TOO, ODD_TOO),
+            ("while-a-rail-is-down", FAIL, "1 of 3", ONE_DOWN + IDLE, ODD),
+        )
+    ),
     Row("a-second-port-with-a-link", "rdma.port", FAIL, "1 of 4", ports(DOWN, INIT), DUAL),
     Row("second-ports-in-use", "rdma.port", PASS, "4 HCAs up", ports(UP, UP), DUAL),
     Row(

@@ -1,4 +1,4 @@
-"""Whose HCAs serve the GPUs, and by which module of peer memory they reach these."""
+"""Whose HCAs serve the GPUs, which of them lie idle, and by which module these are reached."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from toolkit.compat.reader import Compat, HcaMaker, maker, shipped
 from toolkit.errors import CutOff, NoEvidence, Unparsable, read_or
 from toolkit.facts.fact import once
 from toolkit.facts.node.node import Node
-from toolkit.facts.rdma.devices import RdmaDevice
+from toolkit.facts.rdma.devices import Port, RdmaDevice
 from toolkit.want import PeerPath, Want
 
 CONNECTX, NVIDIA_PEERMEM = "mlx5", "nvidia_peermem"
@@ -25,6 +25,52 @@ def serving(node: Node) -> tuple[RdmaDevice, ...]:
     near = {each.hca.address for each in node.near_pairs if not each.hca.virtual}
     near = near or {each.address for each in node.compute_hcas}
     return tuple(each for each in devices if each.address in near) or devices
+
+
+def unused_boards(node: Node, judged: tuple[RdmaDevice, ...]) -> set[str]:
+    """Boards without any link, where each GPU has a card of a board in use that there are more of.
+
+    A card for storage below a GPU's own switch may lie idle; rails that are all down may not.
+    """
+    cards: dict[str, set[str]] = {}
+    for each in judged:
+        cards.setdefault(each.board, set()).add(each.place[0])
+    linked = {each.board for each in judged if any(_linked(one) for one in each.ports)}
+    boards = {each.address: each.board for each in judged if each.address}
+    near = [(each.gpu, boards.get(each.hca.address)) for each in node.near_pairs] if boards else []
+    used = [
+        len(cards[board])
+        for board in linked
+        if {gpu.address for gpu, its in near if its == board} == {e.address for e in node.pci.gpus}
+    ]
+    idle = cards.keys() - linked - {""}
+    return {board for board in idle if len(cards[board]) < max(used, default=0)}
+
+
+def _linked(port: Port) -> bool:
+    return port.up or port.phys_state == "LinkUp"
+
+
+def spares(judged: tuple[RdmaDevice, ...], unused: set[str]) -> list[RdmaDevice]:
+    """Without a link, while the card's other function is up and no equal card has this one up.
+
+    Where another card uses both its ports, the one that is down is missed; and one that has
+    a link and waits for a subnet manager is in use.
+
+    :param unused: boards that are spare as a whole.
+    """
+    cards = {each.place[0] for each in judged if any(one.up for one in each.ports)} - {""}
+    used = {(each.board, each.place[1]) for each in judged if any(one.up for one in each.ports)}
+    return [
+        each
+        for each in judged
+        if each.board in unused
+        or (
+            not any(_linked(one) for one in each.ports)
+            and each.place[0] in cards
+            and (each.board, each.place[1]) not in used
+        )
+    ]
 
 
 def makers(node: Node, compat: Compat | None = None) -> dict[str, HcaMaker | None]:

@@ -16,7 +16,7 @@ from toolkit.checks.check import (
 )
 from toolkit.checks.consumers.containers import in_pods
 from toolkit.checks.modules.fixes import by_family
-from toolkit.checks.rdma.makers import maker_of, serving
+from toolkit.checks.rdma.makers import maker_of, serving, spares, unused_boards
 from toolkit.checks.rdma.pasted_ports import (
     devices_told,
     link_type_told,
@@ -251,15 +251,17 @@ def port(node: Node, want: Want) -> Finding:
 
     Judged are the HCAs that serve GPUs, where topology tells which those are: an unused
     management or storage port is no fault, nor is the second port of a card while no card of
-    its kind has that one up. The states are different faults: INIT waits for
-    a subnet manager, Polling finds no partner, Disabled was switched off. A dead port still
-    shows a rate, 40 Gb/s: it says nothing. On Ethernet, Disabled means no more than that the
-    net device is down or has no carrier.
+    its kind has that one up, nor a kind of card without any link, where every GPU has one of
+    another kind that is in use and of which there are more. The states are different faults:
+    INIT waits for a subnet manager, Polling finds no partner, Disabled was switched off. A dead
+    port still shows a rate, 40 Gb/s: it says nothing. On Ethernet, Disabled means no more than
+    that the net device is down or has no carrier.
     """
     if not node.tells_rdma and (told := port_told(node) or link_type_told(node)):
         return told
     judged = serving(node)
-    spare = _spare(judged)
+    unused = unused_boards(node, judged)
+    spare = spares(judged, unused)
     down = [each for each in judged if not _up(each) and each not in spare]
     if not node.rdma_devices and (away := _away(node)):
         return unknown(away, hint="--inside POD") if node.namespaced else not_applicable(away)
@@ -275,29 +277,16 @@ def port(node: Node, want: Want) -> Finding:
         )
     return passed(
         f"{counted(len(judged) - len(spare), 'HCA')} up",
-        details=tuple(f"{e.name}: {_states(e)}, a second port that is not in use" for e in spare),
+        details=tuple(
+            f"{each.name}: {_states(each)}, a "
+            f"{'card' if each.board in unused else 'second port'} that is not in use"
+            for each in spare
+        ),
     )
 
 
 def _up(device: RdmaDevice) -> bool:
     return any(one.up for one in device.ports)
-
-
-def _spare(judged: tuple[RdmaDevice, ...]) -> list[RdmaDevice]:
-    """Without a link, while the card's other function is up and no equal card has this one up.
-
-    Where another card uses both its ports, the one that is down is missed; and one that has
-    a link and waits for a subnet manager is in use.
-    """
-    cards = {each.place[0] for each in judged if _up(each)} - {""}
-    used = {(each.board, each.place[1]) for each in judged if _up(each)}
-    return [
-        each
-        for each in judged
-        if not any(one.up or one.phys_state == "LinkUp" for one in each.ports)
-        and each.place[0] in cards
-        and (each.board, each.place[1]) not in used
-    ]
 
 
 def _names(devices: list[RdmaDevice]) -> str:
