@@ -72,7 +72,8 @@ OPTIONS = {
 OPTIONS_OF_OTHERS = {
     *("--gdr-profile", "--gdr-site", "--gdr-inventory", "--gdr-transport", "--gdr-no-become"),
     *("--tail", "--prefix", "--timestamps", "--follow", "--server-side"),  # kubectl's
-    *("--whole", "--room", "--after", "--unlike"),  # of tests.builds.matrix, .mutants, .bench.judge
+    # of tests.builds.matrix, tests.mutants and tests.bench.judge
+    *("--whole", "--room", "--after", "--unlike", "--live"),
     *("--connection", "--ssh-identity-file", "--ansible-inventory"),  # testinfra's
     "--collector",  # node_exporter's
 }

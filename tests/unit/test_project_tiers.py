@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dev import run, tiers
-from dev.run import ROOT, scripts
+from dev.run import ROOT
 from dev.tiers import (
     APART,
     CAPTURES,
@@ -397,20 +397,3 @@ def test_development_packages_come_by_the_wrapper_that_made_the_environment(
     with pytest.raises(ToolkitError, match="the development packages are not there"):
         run.provide()
     assert (tmp_path / "said").read_text() == "1 --version\n"
-
-
-def test_shellcheck_reads_every_script_whatever_its_name() -> None:
-    found = scripts()
-    assert {
-        "invokew",
-        ".ci/run",
-        "toolkit/node/scripts/probe.sh",
-        "toolkit/demo/bin/modprobe",
-    } <= set(found)
-    assert "tasks.py" not in found
-
-
-def test_a_benchmark_is_a_module_that_is_there() -> None:
-    for words in run.benchmarks(64, 3):
-        assert words[1] == "-m"
-        assert (ROOT / f"{words[2].replace('.', '/')}.py").is_file()

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dev import tools
+from dev import run, tools
+from dev.run import ROOT, scripts
 from dev.tools import Tool, in_ci, install, missing, sentence
 from toolkit.errors import Unsupported
 
@@ -127,3 +128,20 @@ def test_install_is_refused_politely(
     with pytest.raises(Unsupported, match=refusal) as refused:
         install([NOWHERE])
     assert refused.value.hint == "install by hand what holds: no-such-package"
+
+
+def test_shellcheck_reads_every_script_whatever_its_name() -> None:
+    found = scripts()
+    assert {
+        "invokew",
+        ".ci/run",
+        "toolkit/node/scripts/probe.sh",
+        "toolkit/demo/bin/modprobe",
+    } <= set(found)
+    assert "tasks.py" not in found
+
+
+def test_a_benchmark_is_a_module_that_is_there() -> None:
+    for words in run.benchmarks(64, 3):
+        assert words[1] == "-m"
+        assert (ROOT / f"{words[2].replace('.', '/')}.py").is_file()

@@ -154,10 +154,9 @@ class Wire:
     def _wake_at(self, least: int) -> None:
         if least != self._least:
             self._least = least
-            with contextlib.suppress(
-                OSError, AttributeError
-            ):  # a pipe, or a leg through a jump host
-                self.inner.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, least)  # type: ignore[union-attr]
+            if isinstance(self.inner, socket.socket):  # and not a leg through a jump host
+                with contextlib.suppress(OSError):  # a pipe has none
+                    self.inner.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, least)
 
     def _refuse(self, what: str) -> None:
         self.why = flood(self._host, what)

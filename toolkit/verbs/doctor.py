@@ -13,7 +13,7 @@ from toolkit.errors import Outcome, ToolkitError
 from toolkit.evidence import Evidence, Frame
 from toolkit.groups import Wants
 from toolkit.verbs.each import Alike, on_each, on_saved, spread_saved
-from toolkit.want import Want
+from toolkit.want import Selection, Want
 
 if TYPE_CHECKING:  # who judges what was saved reaches no node, and nodes are asked meanwhile
     from toolkit.checks.agreement import Agreement, SetVerdict, SmallSheets
@@ -58,8 +58,9 @@ class Gathered:
             self._agreement = Agreement(self._wants)
         self._agreement.take(sheet)
 
-    def verdicts(self) -> tuple[SetVerdict, ...]:
-        return self._agreement.verdicts() if self._agreement else ()
+    def verdicts(self, chosen: Selection) -> tuple[SetVerdict, ...]:
+        found = self._agreement.verdicts() if self._agreement else ()
+        return tuple(each for each in found if chosen.has(each.rule.id))
 
 
 def has_between(judged: Judged) -> bool:

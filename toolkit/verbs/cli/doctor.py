@@ -90,8 +90,7 @@ def doctor(said: Said) -> ExitCode:
     gathered = Gathered(wants)
     with textfile(session, _metrics) as teller:
         outcomes = _examined(session, wants, aside, gathered)
-        chosen = wants.common.checks
-        between = [each for each in gathered.verdicts() if chosen.has(each.rule.id)]
+        between = gathered.verdicts(wants.common.checks)
         code = worst([session.ended(outcomes, code_of), _between_them(between)])
         teller.of(outcomes, code)
     return _reported(session, outcomes, aside, code, between)

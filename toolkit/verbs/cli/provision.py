@@ -89,15 +89,17 @@ def provision(said: Said) -> ExitCode:
     with fleet(said) as opened:
         left = earlier.left(opened) if earlier is not None else opened
         left = kept_off(left, session.folder.settle())
-        wants, untried = _wants(session), said.flag("boot_without_trial")
-        upgrade = wants.common.upgrade
-        more = partial(with_packages, upgrade) if upgrade != Upgrade() else None
-        planned = plan_all(
-            left, wants, session.today, session.folder, shelf, untried=untried, more=more
-        )
+        planned = _planned(session, left, shelf)
         if said.looks:
             return tell_plan(session, planned)
         return _provision(session, left, planned, shelf, earlier)
+
+
+def _planned(session: Session, fleet: Fleet, shelf: Shelf | None) -> list[Outcome[Planned]]:
+    wants, untried = _wants(session), session.said.flag("boot_without_trial")
+    upgrade = wants.common.upgrade
+    more = partial(with_packages, upgrade) if upgrade != Upgrade() else None
+    return plan_all(fleet, wants, session.today, session.folder, shelf, untried=untried, more=more)
 
 
 def _provision(
