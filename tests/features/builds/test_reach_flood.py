@@ -76,13 +76,12 @@ def test_the_longest_line_costs_no_more_than_its_bytes() -> None:
 
 
 def test_all_the_commands_of_a_run_have_a_bound_together() -> None:
-    hearing = Hearing("gpu7", 1000)
+    hearing = Hearing("gpu7", 10_000)
     here = LocalTransport("gpu7", become=False, hearing=hearing)
-    for _ in range(15):
-        assert here.run("head -c 999 /dev/zero\n").exit == 0
-    assert here.run("head -c 600 /dev/zero\n").exit == 0
-    with pytest.raises(FloodError, match="gpu7: says more than 16000 bytes in one run"):
-        here.run("head -c 600 /dev/zero\n")
+    for _ in range(17):  # the blanks before each end mark count, too
+        assert here.run("head -c 1000 /dev/zero\n").exit == 0
+    with pytest.raises(FloodError, match="gpu7: says more than 160000 bytes in one run"):
+        here.run("head -c 1000 /dev/zero\n")
 
 
 def test_what_is_just_short_of_it_is_kept_whole() -> None:

@@ -36,6 +36,9 @@ def unused_boards(node: Node, judged: tuple[RdmaDevice, ...]) -> set[str]:
     for each in judged:
         cards.setdefault(each.board, set()).add(each.place[0])
     linked = {each.board for each in judged if any(_linked(one) for one in each.ports)}
+    idle = cards.keys() - linked - {""}
+    if not idle or not node.knows_pci:
+        return set()
     boards = {each.address: each.board for each in judged if each.address}
     near = [(each.gpu, boards.get(each.hca.address)) for each in node.near_pairs] if boards else []
     used = [
@@ -43,7 +46,6 @@ def unused_boards(node: Node, judged: tuple[RdmaDevice, ...]) -> set[str]:
         for board in linked
         if {gpu.address for gpu, its in near if its == board} == {e.address for e in node.pci.gpus}
     ]
-    idle = cards.keys() - linked - {""}
     return {board for board in idle if len(cards[board]) < max(used, default=0)}
 
 
