@@ -135,6 +135,7 @@ LENT_DEVICE: dict[str, Override] = {
     "infiniband": hca_lines("mlx5_1", HCAS[1], UP) + hca_lines("mlx5_2", HCAS[2], UP, DOWN)
 }
 NO_DEVICE: dict[str, Override] = {"infiniband": ""}
+WITHOUT_IB = NO_DEVICE | {"modules": "mlx5_core 2 0 - Live 0x0\n"}
 # A card below a GPU's switch that nobody has cabled; beside each of two GPUs, and beside one.
 ODD = BOARD.plus(hca("0000:1a:00.0", PORTS[1], group="40"))
 ODD_TOO = ODD.plus(hca("0000:9c:00.0", PORTS[3], group="41"))
@@ -248,6 +249,7 @@ ROWS = [
             ),
             ("one-is-missed", "Y", LENT_DEVICE, BOARD, (FAIL, PASS, FAIL, PASS)),
             ("all-are-missed", "Y", NO_DEVICE, BOARD, (FAIL, FAIL, PASS, FAIL)),
+            ("mlx5_ib-is-not-loaded", "N", WITHOUT_IB, BOARD, (FAIL, FAIL, PASS, FAIL)),
         )
         for each, status in zip(
             ("rdma.devices", "rdma.port", "pcie.distance", "dmabuf.nic"), row, strict=True

@@ -236,3 +236,37 @@ def test_containers_as_people_paste_them(host: dict[str, object], want: Status) 
     assert status("ctr.rdma_devices", f"{text}\n") is want
     cut = f"$ docker inspect x\n{text[:-20]}\n"
     assert status("ctr.rdma_devices", cut) is UNKNOWN
+
+
+SHORT = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
+EVENT = "{}m  {}  {}  pod/{}  {}\n"
+
+
+@pytest.mark.parametrize(
+    ("events", "ill"),
+    [
+        pytest.param("", "train-0: no node has enough", id="one-waits"),
+        pytest.param(EVENT.format(1, "Normal", "Scheduled", "train-0", "x"), "", id="it-waited"),
+        pytest.param(EVENT.format(1, "Normal", "Started", "train-0", "x"), "", id="it-runs"),
+        pytest.param(
+            EVENT.format(1, "Normal", "Started", "web-1", "x"),
+            "train-0: no node has enough",
+            id="another-runs",
+        ),
+    ],
+)
+def test_of_events_each_pods_own_count_and_what_it_waited_for_is_past(
+    events: str, ill: str
+) -> None:
+    text = EVENT.format(4, "Normal", "Scheduled", "web-1", "x")
+    text += EVENT.format(3, "Warning", "FailedScheduling", "train-0", SHORT) + events
+    finding = CHECKS["ctr.rdma_devices"](Node(read(text)), Want()).finding
+    assert (finding.status is FAIL, finding.found.startswith(ill)) == (bool(ill), True)
+
+
+@pytest.mark.parametrize("end", ["", "Successfully uninstalled NVIDIA driver components\n"])
+def test_a_driver_that_goes_once_the_node_is_drained_is_no_fault(end: str) -> None:
+    """NVIDIA/k8s-driver-manager: "Unable to cleanup driver modules, attempting again ..."."""
+    text = "Unloading NVIDIA driver kernel modules...\nCould not unload NVIDIA driver kernel "
+    text += f"modules, driver is in use\nUnable to cleanup driver modules, attempting again\n{end}"
+    assert status("ctr.rdma_devices", text) is (UNKNOWN if end else FAIL)

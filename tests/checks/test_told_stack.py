@@ -5,7 +5,10 @@ Texts are drawn from the sources that stand above each; each form is tried on ``
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from random import Random
+from time import process_time
 
 import pytest
 
@@ -14,7 +17,14 @@ from tests.checks.test_told_otherwise import CHECKS, TEXTS, read, status
 from tests.checks.test_told_setpci import LOOP, register
 from toolkit.checks.all import ALL
 from toolkit.checks.check import Status
+from toolkit.errors import Unparsable
+from toolkit.facts.gpu.gdrcopy import parse_sanity
+from toolkit.facts.gpu.smi_query import parse_smi_query
+from toolkit.facts.kinds import recognise
+from toolkit.facts.modules.pasted_modules import parse_openibd
 from toolkit.facts.node.node import Node
+from toolkit.facts.rdma.verbs_log import by_tcp
+from toolkit.facts.text.tool_reports import cuda_not_ready, driver_container
 from toolkit.want import PeerPath, Want
 
 FAIL, PASS, UNKNOWN = Status.FAIL, Status.PASS, Status.UNKNOWN
@@ -243,3 +253,72 @@ def test_none_of_these_texts_passes_a_node_without_a_check_of_its_own() -> None:
         for path in PeerPath:
             node = Node(read(text))
             assert not [e.id for e in ALL if e(node.fresh(), Want(path=path)).status is PASS], text
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "bond0: error: no 802.3ad partner",
+        "error rate 0.802",
+        "request returned 200 in 802 ms",
+        "failure of process 802",
+        "cuda step 7 error 1e-3 tokens 802",
+    ],
+)
+def test_a_number_of_802_is_not_cudas_word_that_it_is_not_ready(line: str) -> None:
+    log = f"[    3.000000] {line}\n[    4.000000] NVRM: Xid (PCI:0000:19:00): 79, x\n"
+    kinds = [getattr(recognise(text), "name", "") for text in (f"{line} in it\n", log)]
+    assert kinds[0] != "cuda-said"
+    assert kinds[1] == "dmesg"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "cudaGetDeviceCount returned 802",
+        'CUDA error at a.cu:73 code=802(cudaErrorSystemNotReady) "f()"',
+        "RuntimeError: Unexpected error. Error 802: system not yet initialized",
+    ],
+)
+def test_cuda_tells_that_it_is_not_ready_in_several_forms(line: str) -> None:
+    assert cuda_not_ready(f"802 x\n{line}\n") == line
+    assert status("nvidia.fabricmanager", f"{line}\n") is FAIL
+
+
+def test_imex_that_found_its_address_by_its_last_start_has_not_failed() -> None:
+    log = "[Nov 28 2026 10:00:00] [ERROR] [tid 1] No matching network interface found for any IP "
+    log += "addresses in the node config file\n"
+    up = (
+        "[Nov 28 2026 10:01:00] [INFO] [tid 1] Identified this node as ID 0, using bind IP of 'x'\n"
+    )
+    assert [status("nvidia.imex", each) for each in (log, log + up, up + log)] == [
+        *(FAIL, UNKNOWN, FAIL),
+    ]
+
+
+@pytest.mark.parametrize("head", ["", "Driver Version    : 550.54.14\n"])
+def test_gpus_that_a_text_does_not_name_may_not_be_all(head: str) -> None:
+    rows = "    Remapped Rows\n        Pending : No\n        Remapping Failure Occurred : No\n"
+    assert status("gpu.ecc", f"{head}{rows}--\n{rows}") is UNKNOWN
+
+
+LONG = 60_000
+
+
+@pytest.mark.parametrize(
+    ("reader", "text"),
+    [
+        pytest.param(recognise, " " * LONG, id="any"),
+        pytest.param(recognise, 'Assertion "' + "gdr_ " * LONG, id="any-assertion"),
+        pytest.param(parse_smi_query, " FB Memory Usage\n" + " " * LONG, id="smi"),
+        pytest.param(parse_sanity, 'Assertion "' + "gdr_ " * LONG, id="gdrcopy"),
+        pytest.param(parse_openibd, "a" + " " * LONG, id="openibd"),
+        pytest.param(driver_container, 'Command "' * LONG, id="a-drivers-container"),
+        pytest.param(by_tcp, "inter-node cfg#1 " + "ka(" * LONG, id="lanes-of-ucx"),
+    ],
+)
+def test_a_long_line_takes_no_reader_long(reader: Callable[[str], object], text: str) -> None:
+    began = process_time()
+    with suppress(Unparsable):
+        reader(text)
+    assert process_time() - began < 2  # quadratic, each takes a minute

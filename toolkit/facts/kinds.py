@@ -56,8 +56,15 @@ _BARE = (
 )
 # nvidia-smi -q without its head: sections that grep or a hand has left.
 _SMI_SECTION = (
-    r"[ \t]*(?:(?:BAR1|FB) Memory Usage|Remapped Rows|Retired Pages|GPU (?:Link Info|Reset Status)"
-    r"|Clocks \w+ Reasons)[ \t]*$|[ \t]+GPU Recovery Action +: |[ \t]+Fabric[ \t]*\n[ \t]+State +:"
+    r"(?:[ \t]*(?:(?:BAR1|FB) Memory Usage|Remapped Rows|Retired Pages|GPU Link Info"
+    r"|GPU Reset Status|Clocks \w+ Reasons)[ \t]*$|[ \t]+GPU Recovery Action +: "
+    r"|[ \t]+Fabric[ \t]*\n[ \t]+State +:)"
+)
+# A program's words for cudaErrorSystemNotReady; a bare 802 may be a count, or of IEEE 802.3ad.
+CUDA_802 = (
+    r".{0,300}?(?:\b(?:CUDA|[Cc]uda|cu[A-Z])\w*.{0,120}?(?:[Ee]rr(?:or)?|[Rr]eturned|code|fail(?:ure|ed)"
+    r"|result|status)\W{0,4}(?:(?:code|with) )?802\b(?!\.?\w)"
+    r"|(?:: |-> ?|\b[Ee]rror\b.{0,80}?)system not yet initialized)"
 )
 _CHANNEL = r"[ \t]*\d+(?:\[\w+\])? -> \d+(?:\[\w+\])? \[(?:send|receive)\] via NET/"
 # Of a run that came to no table: linux-rdma/perftest src/*_memory.c, perftest_resources.c.
@@ -205,12 +212,11 @@ KINDS = (
          r"^[ \t]*(?:GDS release version\b|DRIVER CONFIGURATION:$)"),
     Kind("cufile-log", "cufile-log", "", r"^[ \t]*[\d-]{10} [\d:]{10,12} \[pid=\d+ tid=\d+\] "),
     Kind("cuda-said", "cuda-said", "",
-         r"^.{0,300}?(?:\b(?:[Ee]rr(?:or)?|returned|code|failure)\b.{0,60}?\b802\b"
-         r"|(?:: |-> ?|\b[Ee]rror\b.{0,80}?)system not yet initialized)"),
+         rf"^{CUDA_802}"),
     Kind("gdrcopy-sanity", "gdrcopy-sanity", r"\S*(?:gdrcopy_)?(?:sanity|copybw)\b",
          r"^Total: \d+, Passed: \d+, Failed: \d+|^write BW: [\d.]+ ?MB/s$|^&&&& (?:RUNNING|PASSED"
-         r"|FAILED|WAIVED) \w+$|^Assertion \".*\b(?:g|gdr_\w+)\b.*\" failed at |^gdr_open error: ",
-         ""),
+         r"|FAILED|WAIVED) \w+$|^gdr_open error: "
+         r"|^Assertion \".{0,300}?\b(?:g|gdr_\w{1,60})\b.{0,300}?\" failed at ", ""),
     Kind("nccl-tests", "nccl-tests", r"\S*(?:all_reduce|all_gather|alltoall|broadcast|sendrecv|"
          r"reduce_scatter)_perf\b", r"^# nThread \d|\bout-of-place\b.*\bin-place\b|"
          r"^#? ?Avg bus bandwidth|\"average_bus_bandwidth\"|^[ \t]*\d+\s+\d+\s+(?:u?int(?:8|32|64)|"

@@ -252,7 +252,7 @@ def refused(node: Node, want: Want) -> Finding:
 # misc/ibvwrap.cc of NCCL, and nccl_ofi_*.cpp of aws-ofi-nccl.
 _NOT_REGISTERED = re.compile(
     r"Call to ibv_\w*reg_\w*mr\w* failed|NET/OFI (?:CM: )?(?:Unable to|Could(?:n't| not)|Failed to)"
-    r" register\b|NET/OFI .*\b(?:registration|fi_mr_\w+)\b.* failed"
+    r" register\b|NET/OFI .{0,200}?\b(?:registration|fi_mr_\w+)\b.{0,200}? failed"
 )
 
 

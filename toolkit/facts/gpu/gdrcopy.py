@@ -74,10 +74,12 @@ _SANITY = re.compile(
 
 _COPIED = re.compile(r"^write BW: ([\d.]+) ?MB/s$", re.MULTILINE)
 _NOT_OPENED = re.compile(
-    r"\bgdr_open(?:\(\) failed|.*\berror\b.*)| `?\(?g\)? ?!= .*failed"
+    r"\bgdr_open(?:\(\) failed|.{0,200}?\berror\b.*)| `?\(?g\)? ?!= .{0,200}?failed"
     r"|Error getting the gdrdrv driver version .*"
 )
-_ONE = re.compile(r"^(?:&&&& (PASSED|FAILED|WAIVED) \w+|(Assertion \".*gdr_.*\" failed) .*)$", re.M)
+_ONE = re.compile(
+    r"^(?:&&&& (PASSED|FAILED|WAIVED) \w+|(Assertion \".{0,300}?gdr_.{0,300}?\" failed) .*)$", re.M
+)
 
 
 def parse_sanity(text: str) -> Sanity:

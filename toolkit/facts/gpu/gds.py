@@ -135,7 +135,7 @@ _LOGGED = re.compile(
     r"|\w+ Driver not registered with nvidia-fs|cuInit Failed, error \w+|Unsupported block device.*"
     r"|Inc-bar-usage failed: size \d+ remaining bytes \d+|running in compatible mode"
     r"|error creating udev_device for block device .*|error allocating nvfs handle, size: \d+"
-    r"|.*GDS not supported or disabled by config.*)"
+    r"|.{0,300}?GDS not supported or disabled by config.*)"
 )
 
 

@@ -28,6 +28,8 @@ _TELLING = re.compile(
 )
 Path = tuple[str, ...]  # headings from the outermost in, then the key
 UNREADABLE = -1
+_UNNAMED = "GPU "  # before the number of a GPU that a cut text does not name
+_LONGEST = 1000  # of a line that tells something
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,8 @@ def _report(text: str, told: Blocks) -> SmiReport:
     if not blocks:
         raise Unparsable("nvidia-smi -q", text.strip().split("\n")[0])
     attached = head.get(("Attached GPUs",), "")
-    lacks = "" if driver else "its head is not there: which GPUs there are is not told"
+    named = driver and all(address[:4] != _UNNAMED for address, _ in blocks)
+    lacks = "" if named else "its head is not there: which GPUs there are is not told"
     if attached.isdecimal() and int(attached) != len(blocks):
         lacks = f"{len(blocks)} of {attached} GPUs"
     return SmiReport(driver, tuple(_gpu(address, values) for address, values in blocks), lacks)
@@ -104,7 +107,7 @@ def _blocks(text: str) -> Blocks:
     headings: list[tuple[int, str]] = []
     begun: set[str] = set()  # sections of a GPU that is not named
     named = False
-    for line in text.split("\n"):
+    for line in (each[:_LONGEST] for each in text.split("\n")):
         if gpu := _GPU.fullmatch(line):
             values, headings, named = {}, [], True
             found.append((normal_address(gpu[1]), values))
@@ -113,7 +116,7 @@ def _blocks(text: str) -> Blocks:
             section = told["key"] or line.strip()
             if values is head or section in begun:
                 values, headings, begun = {}, [], set()
-                found.append((f"GPU {len(found) + 1} of this text", values))
+                found.append((f"{_UNNAMED}{len(found) + 1} of this text", values))
             begun.add(section)
         pair = _PAIR.fullmatch(line)
         depth = len(line) - len(line.lstrip(" "))

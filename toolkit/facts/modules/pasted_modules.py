@@ -29,7 +29,8 @@ _NAMED = re.compile(r"[^\s,;|&'\")]*(?:modprobe\.d|\.conf)[^\s,;|&'\")]*")
 _FOLDERS = ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
 _PLACE = re.compile(rf"(.*?)({'|'.join(_FOLDERS)})/modprobe\.d/([^/]+)")
 _STEP = re.compile(
-    r"^[ \t]*(\S[^\n\[]*?):?[ \t]*(?:\[\d+G)?\[ *(OK|FAILED|WARNING|done) *[\]\[]", re.MULTILINE
+    r"^[ \t]*(\S[^\n\[]{0,200}?):?[ \t]{0,200}(?:\[\d+G)?\[ *(OK|FAILED|WARNING|done) *[\]\[]",
+    re.MULTILINE,
 )
 # Of those lines openibd's own: other services of a boot, or of a session, end theirs alike.
 _OWN = re.compile(

@@ -13,6 +13,7 @@ give them.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,8 @@ _REFUSED = re.compile(
     re.MULTILINE | re.IGNORECASE,
 )
 _EVENT = re.compile(r"^(?:.*[ \t])?Warning[ \t]+[A-Z]\w+[ \t]", re.MULTILINE)
+_WELL = re.compile(r"(?:.*[ \t])?Normal[ \t]+(Scheduled|Started)[ \t]")
+_OF_POD = re.compile(r"\bpod/([\w.-]+)")
 _DESCRIBED = re.compile(r"^(?=Name: +\S+ *\nNamespace: )", re.MULTILINE)
 _RUNS = re.compile(r"^\s*\"?(?:Status|phase)\"?: +\"?(?:Running|Succeeded)\b", re.MULTILINE)
 _GPU = re.compile(r"nvidia\.com/(?:gpu(?:\.shared)?$|mig-)")
@@ -126,9 +129,28 @@ def parse_pods(text: str) -> tuple[Asked, ...]:
     """
     blocks = [each for each in _DESCRIBED.split(text) if _DESCRIBED.match(each)]
     if not blocks and _EVENT.search(text):
-        name = re.search(r"\bpod/([\w.-]+)", text)
-        return (Asked(name[1] if name else "the pod", trouble=_trouble(text, {})),)
+        return tuple(_by_events(text))
     return tuple(map(_described, blocks)) or (_written(text),)
+
+
+def _by_events(text: str) -> Iterator[Asked]:
+    """Each pod by its own events: until it has a node, and its containers run, some fail by turns.
+
+    Below a pod's description no line names it.
+    """
+    pods: dict[str, list[str]] = {}
+    name = "the pod"
+    for line in text.split("\n"):
+        found = _OF_POD.search(line)
+        name = found[1] if found else name
+        pods.setdefault(name, []).append(line)
+    for name, lines in pods.items():
+        if not any(map(_EVENT.match, lines)):
+            continue
+        went = {each[1] for each in map(_WELL.match, lines) if each}
+        past = "FailedScheduling" if "Scheduled" in went else "\n"
+        left = "\n".join(each for each in lines if past not in each)
+        yield Asked(name, trouble="" if "Started" in went else _trouble(left, {}))
 
 
 def _described(text: str) -> Asked:

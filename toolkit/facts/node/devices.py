@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from toolkit.compat.gpus import Chip, chip
+from toolkit.compat.reader import maker
 from toolkit.errors import NoEvidence
 from toolkit.facts.fact import fact
 from toolkit.facts.firmware.cpu_setup import count_nodes
+from toolkit.facts.modules.kernel_modules import parse_modules
 from toolkit.facts.modules.placed_files import parse_contents, parse_left, parse_placed
 from toolkit.facts.nccl.containers import NETNS
 from toolkit.facts.node.fabric import Fabric
@@ -123,7 +125,16 @@ class Devices(Pci, Fabric):
             return ()
         ours = {each.address for each in self.rdma_devices}
         unseen = (e for e in self.pci.adapters if e.address not in ours and not e.virtual)
-        return tuple(each for each in unseen if each.driver not in {"", "vfio-pci"})
+        return tuple(e for e in unseen if e.driver not in {"", "vfio-pci"} and self._with_rdma(e))
+
+    def _with_rdma(self, adapter: PciFunction) -> bool:
+        """Whether its RDMA module is loaded; a driver in the kernel itself may have its there."""
+        whose = maker(adapter.vendor, adapter.device)
+        if whose is None or not self._given("modules"):
+            return True
+        loaded = {each.name for each in parse_modules(self._text("modules"))}
+        beside = {*whose.modules} - {*whose.drivers}
+        return adapter.driver not in loaded or not beside or not beside.isdisjoint(loaded)
 
     @fact
     def registration(self) -> Registration | None:

@@ -143,7 +143,7 @@ def detected(text: str) -> dict[str, set[str]]:
 
 # ucp_worker.c, "NAME inter-node cfg#3 rma(rc_mlx5/mlx5_2:1) am(tcp/eth1) ka(tcp/eth1)": ka and cm
 # keep a connection and carry no data.
-_LANES = re.compile(r"\binter-node cfg#\d+ (.*)")
+_LANES = re.compile(r"\binter-node cfg#\d+ (.{1,2000})")
 _LANE = re.compile(r"[\s(]([a-z]\w*)/")
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from toolkit.errors import Unparsable
 from toolkit.facts.gpu.driver import normal_address
 from toolkit.facts.gpu.kernel_trouble import Trouble
+from toolkit.facts.kinds import CUDA_802
 
 _OF_DMA = "xx110x1"  # the mask of the port above a DMA function
 
@@ -158,6 +159,7 @@ _FM_ENDS = re.compile(
     r"|(?P<none>\[NV_WARN_NOTHING_TO_DO\])"
     r"|(?P<gave_up>failed to configure all the available .*NVSwitches"
     r"|fabric manager config file item: \w+ has an invalid value)"
+    r"|(?P<imex_up>Identified this node as ID \d+)"
     r"|(?P<imex>No matching network interface found for any IP addresses in the node config\w*)",
 )
 
@@ -173,7 +175,7 @@ def fabric_manager_end(text: str) -> dict[str, str]:
 
 def cuda_not_ready(text: str) -> str:
     """The line by which a program tells of CUDA's error 802, cudaErrorSystemNotReady."""
-    found = re.search(r"^.*(?:\b802\b|system not yet initialized).*$", text, re.MULTILINE)
+    found = re.search(rf"^{CUDA_802}.*$", text, re.MULTILINE)
     return " ".join(found[0].split())[:160] if found else ""
 
 
@@ -182,11 +184,13 @@ def cuda_not_ready(text: str) -> str:
 _DRIVER_POD = re.compile(
     r"(?P<up>Done, now waiting for signal|Userspace-only install complete|Driver loaded success"
     r"|\b[Ss]etting driver ready state|driver container exec end, sleeping)"
+    r"|(?P<away>Successfully uninstalled (?i:nvidia) driver components)"
     r"|(?P<ill>Could not (?:unload|stop|locate|resolve) .*|An instance of the NVIDIA driver is "
-    r"already running|(?:Unable|Failed) to (?:cleanup|uninstall|unload|drain) .*driver.*"
+    r"already running|(?:Unable|Failed) to (?:cleanup|uninstall|unload|drain) .{0,200}?driver.*"
     r"|(?:rmmod: ERROR: )?Module \S+ is (?:used and will FAIL driver reload|in use\b).*"
-    r"|Command \".*\" failed with exit code: \d+|Error: (?:Failed to download metadata|Unable to "
-    r"find a match).*|Storage modules are loaded .*|not (?:set|provided), terminating"
+    r"|Command \".{0,300}?\" failed with exit code: \d+|Error: Unable to find a match.*"
+    r"|Error: Failed to download metadata.*|Storage modules are loaded .*"
+    r"|not (?:set|provided), terminating"
     r"|Timeout \(\d+ sec\.\) .*|\bFailed to (?:determine|discover|inject|find|reload) .*"
     r"|(?:Entrypoint Run|DTK Build) failed.*|Failed to update the NVIDIA driver)"
 )
@@ -199,8 +203,8 @@ def driver_container(text: str) -> tuple[bool | None, str]:
     """
     ill, up = "", None
     for found in _DRIVER_POD.finditer(text):
-        if found["up"]:
-            ill, up = "", True
+        if found["up"] or found["away"]:  # the manager drains the node, and tries it again
+            ill, up = "", True if found["up"] else None
         elif not ill:
             ill, up = found["ill"].strip(), False
     return up, ill
