@@ -103,12 +103,13 @@ def test_a_node_that_was_away_between_two_scripts_is_reached_again(
 
 
 def test_a_script_that_hangs_is_given_up(site: Site, sshd: Sshd, tmp_path: Path) -> None:
-    transport, go = site.open(sshd.host()), tmp_path / "go"
+    transport, here = site.open(sshd.host()), tmp_path / "here"
+    here.touch()
     transport.run("true")  # so that the limit is the script's alone, but for who logs in anew
     limit_s = 1 if site.kind is Kind.PARAMIKO else 10
     with pytest.raises(TransportError, match=f"no answer within {limit_s} s while the script ran"):
-        transport.run(f"until [ -e {go} ]; do sleep 0.1; done", limit_s=limit_s)
-    go.touch()  # the node's affair, until it ends
+        transport.run(f"while [ -e {here} ]; do sleep 0.1; done", limit_s=limit_s)
+    here.unlink()  # the node's affair, until it ends
 
 
 def test_a_script_whose_shell_is_killed_has_no_result(site: Site, sshd: Sshd) -> None:

@@ -286,11 +286,12 @@ def test_nvidia_smi_of_a_pod_that_brings_the_driver_is_asked_where_the_node_has_
     (root / "bin/chroot").write_text(f'#!/bin/sh\ncd {root}"$1"/usr/bin && shift && exec ./"$@"\n')
     (root / "bin/chroot").chmod(0o755)
     shutil.copy(root / "bin/nvidia-smi", pod)
+    shutil.copy("/bin/true", pod.with_name("true"))
     assert probed(("dash", "-s"), root).frame("nvidia-smi-q").source == "nvidia-smi -q"
     (root / "bin/nvidia-smi").unlink()
     frame = probed(("dash", "-s"), root).frame("nvidia-smi-q")
     assert (frame.state, frame.source) == (State.OK, "chroot /run/nvidia/driver nvidia-smi -q")
-    pod.unlink()
+    (root / "bin/chroot").write_text("#!/bin/sh\nexit 125\n")  # who may not enter has no answer
     assert probed(("dash", "-s"), root).frame("nvidia-smi-q").state is State.ABSENT
 
 

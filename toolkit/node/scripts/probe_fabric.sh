@@ -90,9 +90,10 @@ nvidia_answers() { # what nvidia-smi says; one hang is enough
         for key in nvidia-smi nvidia-topology nvidia-smi-q; do frame $key absent 'nvidia-smi, which would load the driver'; done
         return
     fi
-    # Where a pod brings the driver, the tool lies beside it.
+    # Where a pod brings the driver, the tool lies beside it, and only root may enter.
     smi=nvidia-smi
-    if ! seek nvidia-smi && [ -x "$root/run/nvidia/driver/usr/bin/nvidia-smi" ]; then smi='chroot /run/nvidia/driver nvidia-smi'; fi
+    if ! seek nvidia-smi && [ -x "$root/run/nvidia/driver/usr/bin/nvidia-smi" ] &&
+        seek chroot && "$where" /run/nvidia/driver true 2>/dev/null; then smi='chroot /run/nvidia/driver nvidia-smi'; fi
     # shellcheck disable=SC2086 # two words or three
     cmd nvidia-smi 10 $smi --query-gpu=pci.bus_id,name,driver_version,memory.total,persistence_mode --format=csv,noheader
     # shellcheck disable=SC2086
