@@ -14,46 +14,112 @@ SAYS = '#!/bin/sh\necho "${0##*/} $*" >>"$GDR_ROOT/said"\n'
 MANAGER = f'{SAYS}touch "$GDR_ROOT/newer"\n'
 # a is replaced, b is new, c stays.
 LIST = """#!/bin/sh
-if [ -e "$GDR_ROOT/newer" ]; then echo "@a=2"; echo "@b=1"; else echo "@a=1"; fi
-echo "@c=7"
+if [ "$1" = -e ]; then
+    [ ! -e "$GDR_ROOT/needed" ] || echo "	b is needed by (installed) d-1" >&2
+    exit 1
+fi
+if [ -e "$GDR_ROOT/newer" ]; then echo "ii a=2"; echo "ii b=1"; else echo "ii a=1"; fi
+echo "ii c=7"
 """
-HISTORY = """[ "$3" != list ] || { [ ! -e "$GDR_ROOT/newer" ] || echo "42 | install"; exit; }
+HISTORY = """[ "$3" != list ] || {
+    if [ -e "$GDR_ROOT/newer" ]; then echo "42 | install"; fi; echo "41 | of others"; exit; }
+"""
+TRIAL = """case "$*" in *" -s "*) echo "Remv b [1]"
+    [ ! -e "$GDR_ROOT/needed" ] || echo "Remv d [1]"; exit ;; esac
 """
 APT = "apt-get -y -o Dpkg::Options::=--force-confold install"
-
-
-@pytest.mark.parametrize(
-    ("commands", "said"),
-    [
-        pytest.param(
-            {"apt-get": MANAGER, "dpkg-query": LIST.replace("@", "ii ")},
-            [f"{APT} --no-remove a=2 b=1", f"{APT} --allow-downgrades a=1 b-"],
-            id="apt",
-        ),
-        pytest.param(
-            {"dnf": f"#!/bin/sh\n{HISTORY}{MANAGER}", "rpm": LIST.replace("@", "")},
-            ["dnf -y install a-2 b-1", "dnf -y history undo 42"],
-            id="dnf",
-        ),
-        pytest.param(
-            {"zypper": MANAGER, "rpm": LIST.replace("@", "")},
-            [
-                "zypper --non-interactive install --oldpackage a=2 b=1",
-                "zypper --non-interactive remove b",
-                "zypper --non-interactive install --oldpackage a=1",
-            ],
-            id="zypper",
-        ),
+MANAGERS = {
+    "apt": {"apt-get": f"#!/bin/sh\n{TRIAL}{MANAGER}", "dpkg-query": LIST, "dpkg": SAYS},
+    "dnf": {"dnf": f"#!/bin/sh\n{HISTORY}{MANAGER}", "rpm": LIST},
+    "zypper": {"zypper": MANAGER, "rpm": LIST},
+}
+CAME = {
+    "apt": [f"{APT} --no-remove a=2 b=1"],
+    "dnf": ["dnf -y --setopt=installonly_limit=0 install a-2 b-1"],
+    "zypper": ["zypper --non-interactive install --oldpackage a=2 b=1"],
+}
+WENT = {
+    "apt": [f"{APT} --allow-downgrades b- a=1"],
+    "dnf": ["dnf -y --setopt=clean_requirements_on_remove=0 history undo 42"],
+    "zypper": [
+        "zypper --non-interactive remove b-1",
+        "zypper --non-interactive install --oldpackage a=1",
     ],
-)
-def test_packages_come_in_their_versions_and_go_back_to_those_before(
-    tree: Tree, commands: dict[str, str], said: list[str]
-) -> None:
-    for name, text in commands.items():
+}
+each_manager = pytest.mark.parametrize("manager", MANAGERS)
+
+
+def node_of(tree: Tree, manager: str, **instead: str) -> Tree:
+    for name, text in {**MANAGERS[manager], **instead}.items():
         tree.command(name, text)
+    return tree
+
+
+def said(tree: Tree) -> list[str]:
+    return tree.read("said").split("\n")[:-1]
+
+
+@each_manager
+def test_packages_come_in_their_versions_and_go_back_to_those_before(
+    tree: Tree, manager: str
+) -> None:
+    node_of(tree, manager)
     ran = tree.run(sent(bundle_of({}, *INSTALL)))
     assert ran.exit == 0, ran
-    assert tree.read("said").split("\n")[:-1] == said[:1]
+    assert said(tree) == CAME[manager]
     back = tree.run(rollback_script("last", 5))
     assert back.exit == 0, back
-    assert tree.read("said").split("\n")[:-1] == said
+    assert said(tree) == CAME[manager] + WENT[manager]
+
+
+@each_manager
+def test_what_others_came_to_need_is_not_taken_with_it(tree: Tree, manager: str) -> None:
+    node_of(tree, manager)
+    tree.run(sent(bundle_of({}, *INSTALL)))
+    tree.write("needed", "")
+    back = tree.run(rollback_script("last", 5))
+    assert back.exit != 0
+    assert "others need what would go: d" in back.stdout + back.stderr
+    assert said(tree) == CAME[manager]
+
+
+@each_manager
+def test_an_install_that_brought_nothing_takes_back_nothing_of_others(
+    tree: Tree, manager: str
+) -> None:
+    name = {"apt": "apt-get"}.get(manager, manager)
+    node_of(
+        tree,
+        manager,
+        **{name: MANAGERS[manager][name].replace('touch "$GDR_ROOT/newer"', "exit 1")},
+    )
+    assert tree.run(sent(bundle_of({}, *INSTALL))).exit != 0
+    tree.run(rollback_script("last", 5))
+    assert said(tree) == CAME[manager]
+
+
+@each_manager
+def test_an_install_that_was_cut_off_is_taken_back_by_what_is_there_then(
+    tree: Tree, manager: str
+) -> None:
+    """Killed behind the package manager's work: what came was not noted."""
+    name = {"apt": "apt-get"}.get(manager, manager)
+    killed = (
+        MANAGERS[manager][name]
+        + '[ -e "$GDR_ROOT/lives" ] || { touch "$GDR_ROOT/lives"; kill -9 $PPID; }\n'
+    )
+    node_of(tree, manager, **{name: killed})
+    tree.run(sent(bundle_of({}, *INSTALL)))
+    assert said(tree) == CAME[manager]
+    back = tree.run(rollback_script("last", 5))
+    assert back.exit == 0, back
+    configured = ["dpkg --configure -a"] * (manager == "apt")
+    assert said(tree) == CAME[manager] + configured + WENT[manager]
+
+
+@each_manager
+def test_where_the_packages_are_not_told_nothing_is_installed(tree: Tree, manager: str) -> None:
+    name = "dpkg-query" if manager == "apt" else "rpm"
+    node_of(tree, manager, **{name: LIST + "exit 1\n"})
+    assert tree.run(sent(bundle_of({}, *INSTALL))).exit != 0
+    assert not tree.exists("said")

@@ -2,62 +2,99 @@
 # Packages of exactly these versions, by the node's own package manager, and back: a part of the
 # engine on the node. A run's folder holds
 #   had     packages and their versions before, as "NAME=VERSION" lines in order
-#   got     the same after it
-#   dnf     the number of the transaction in dnf's history
+#   newest  the newest number of dnf's history before
+#   got     the packages after it
+#   dnf     the number of its own transaction in dnf's history, where it made one
 
 install() { # install NAME=VERSION...
-    installed >"$run/had" && flush "$run/had" || return
+    installed had || return
     if [ -n "$(locate apt-get)" ]; then
         apt --no-remove "$@"
     elif [ -n "$(locate dnf)" ]; then
+        transaction >"$run/newest" && flush "$run/newest" || return
         for each; do set -- "$@" "${each%%=*}-${each#*=}"; shift; done
-        run_there dnf -y install "$@"
+        run_there dnf -y --setopt=installonly_limit=0 install "$@" # else the oldest kernel goes
     else run_there zypper --non-interactive install --oldpackage "$@"; fi
     came=$?
-    installed >"$run/got" && flush "$run/got"
-    if [ -n "$(locate dnf)" ]; then transaction >"$run/dnf"; fi
+    brought || return
     return "$came"
 }
 
+brought() { # notes what there is now; a transaction of dnf that was there before is another's
+    installed got || return
+    [ -s "$run/newest" ] || return 0
+    newest=$(transaction)
+    [ "$newest" = "$(cat "$run/newest")" ] || printf '%s\n' "$newest" >"$run/dnf"
+}
+
 uninstall() { # what install brought goes, and what it replaced comes back
-    [ -s "$run/got" ] || return 0
+    [ -s "$run/had" ] || return 0 # it had not begun
+    if [ ! -s "$run/got" ]; then # it was cut off
+        [ -z "$(locate apt-get)" ] || run_there dpkg --configure -a || return
+        brought || return
+    fi
+    apart got had >"$run/came"
+    apart had got >"$run/went"
+    [ -s "$run/came" ] || [ -s "$run/went" ] || return 0
     runs=$(cat "$root/proc/sys/kernel/osrelease") || return
-    if grep -vxFf "$run/had" "$run/got" | grep -q -e "^linux-image-$runs=" -e "^kernel[a-z-]*=${runs%.*}\$"; then
+    if grep -q -e "^linux-image-$runs=" -e "^kernel[a-z-]*=${runs%.*}\$" -e "^kernel-default[a-z-]*=${runs%-default}[.]" "$run/came"; then
         echo "the kernel $runs runs: boot the one before it, then take this back"
         return 1
     fi
-    if [ -n "$(locate dnf)" ]; then
-        [ ! -s "$run/dnf" ] || run_there dnf -y history undo "$(cat "$run/dnf")"
-        return
-    fi
-    set -- '' # what it replaced, in the version from before
-    new=''
+    set --
     while IFS= read -r each; do
-        old=$(grep -e "^${each%%=*}=" "$run/had")
-        if [ -n "$old" ]; then set -- "$@" "$old"; else new="$new ${each%%=*}"; fi
-    done <<EOT
-$(grep -vxFf "$run/had" "$run/got")
-EOT
-    shift
-    if [ -n "$(locate apt-get)" ]; then
-        for each in $new; do set -- "$@" "$each-"; done
-        [ $# = 0 ] || apt --allow-downgrades "$@"
+        grep -q -e "^${each%%=*}=" "$run/went" || set -- "$@" "$each"
+    done <"$run/came"
+    if [ -n "$(locate apt-get)" ]; then back_by_apt "$@"; else back_by_rpm "$@"; fi
+}
+
+back_by_apt() { # back_by_apt NAME=VERSION...: what goes, of which nothing was there before
+    for each; do set -- "$@" "${each%%=*}-"; shift; done
+    while IFS= read -r each; do set -- "$@" "$each"; done <"$run/went"
+    apt -s --allow-downgrades "$@" >"$run/trial" || return
+    others=$(sed -n 's/^Remv \([^ ]*\).*/\1/p' "$run/trial" | while IFS= read -r each; do
+        grep -q -e "^${each}[=:]" "$run/came" || echo "$each"
+    done)
+    kept "$others" && apt --allow-downgrades "$@"
+}
+
+back_by_rpm() { # the same
+    if [ $# != 0 ]; then
+        for each; do set -- "$@" "${each%%=*}-${each#*=}"; shift; done
+        kept "$(run_there rpm -e --test "$@" 2>&1 | sed -n 's/.* is needed by (installed) //p' | sort -u)" || return
+    fi
+    if [ -n "$(locate dnf)" ]; then
+        [ ! -s "$run/dnf" ] || run_there dnf -y --setopt=clean_requirements_on_remove=0 history undo "$(cat "$run/dnf")"
         return
     fi
-    # shellcheck disable=SC2086 # names of packages
-    if [ -n "$new" ]; then run_there zypper --non-interactive remove $new || return; fi
+    [ $# = 0 ] || run_there zypper --non-interactive remove "$@" || return
+    set --
+    while IFS= read -r each; do set -- "$@" "$each"; done <"$run/went"
     [ $# = 0 ] || run_there zypper --non-interactive install --oldpackage "$@"
 }
 
-apt() { DEBIAN_FRONTEND=noninteractive run_there apt-get -y -o Dpkg::Options::=--force-confold install "$@"; }
-
-installed() {
-    if [ -n "$(locate apt-get)" ]; then
-        # shellcheck disable=SC2016 # dpkg-query's own
-        run_there dpkg-query -W -f '${db:Status-Abbrev}${binary:Package}=${Version}\n' | sed -n 's/^ii //p' | sort
-    else run_there rpm -qa --qf '%{NAME}=%{VERSION}-%{RELEASE}\n' | sort; fi
+kept() { # kept NAMES: false, with a sentence, where others' packages would go with ours
+    # shellcheck disable=SC2086 # in one line
+    [ -z "$1" ] || { echo "others need what would go:" $1 && false; }
 }
 
-transaction() { # the newest of dnf's history
-    run_there dnf -q history list | awk '$1 ~ /^[0-9]+$/ { print $1; exit }'
+apart() { grep -vxFf "$run/$2" "$run/$1" || [ $? = 1 ]; } # apart ONE OTHER: what the other has not
+
+apt() {
+    export DEBIAN_FRONTEND=noninteractive
+    run_there apt-get -y -o Dpkg::Options::=--force-confold install "$@"
+}
+
+installed() { # installed FILE: all of them into that file of the run; false where the node does not tell
+    if [ -n "$(locate apt-get)" ]; then
+        # shellcheck disable=SC2016 # dpkg-query's own
+        run_there dpkg-query -W -f '${db:Status-Abbrev}${binary:Package}=${Version}\n' >"$run/$1.all" || return
+    else run_there rpm -qa --qf 'ii %{NAME}=%{VERSION}-%{RELEASE}\n' >"$run/$1.all" || return; fi
+    sed -n -e '/^ii gpg-pubkey=/d' -e 's/^ii //p' "$run/$1.all" | sort >"$run/$1"
+    rm -f "$run/$1.all"
+    [ -s "$run/$1" ] && flush "$run/$1"
+}
+
+transaction() { # the newest of dnf's history, 0 where there is none
+    run_there dnf -q history list | awk '$1 ~ /^[0-9]+$/ { print $1; found = 1; exit } END { if (!found) print 0 }'
 }
