@@ -70,7 +70,8 @@ def needed(node: Node, upgrade: Upgrade) -> Iterator[NeededPackage]:
     if upgrade.kernel or upgrade.driver:
         if modules := modules_package(node, upgrade):
             where = f"{node.distro.id}'s or NVIDIA's repository, beside that kernel"
-            yield NeededPackage(modules, (), where)
+            if not _has_modules(node, upgrade):
+                yield NeededPackage(modules, (), where)
         elif upgrade.driver and not _has_driver(node, upgrade.driver):
             name = "nvidia-open" if flavour_after(node, upgrade) is Flavor.OPEN else "cuda-drivers"
             begins = (f"{upgrade.driver}-", f"{upgrade.driver}.")
@@ -94,6 +95,15 @@ def _has_driver(node: Node, version: str) -> bool:
         *(each.version for each in read_or(lambda: node.dkms, ())),
     )
     return any(f"{each}.".startswith(f"{version}.") for each in found)
+
+
+def _has_modules(node: Node, upgrade: Upgrade) -> bool:
+    """The driver's modules of that kernel are there; of one that does not run in any version."""
+    release = upgrade.kernel or node.kernel
+    kernels = read_or(lambda: node.kernels, ())
+    there = any(each.release == release and each.has("nvidia") for each in kernels)
+    other = node.kernel != release or not upgrade.driver
+    return there and (other or _has_driver(node, upgrade.driver))
 
 
 def _has_ofed(node: Node, version: str) -> bool:
@@ -156,10 +166,10 @@ def installing(
     if not packages:
         return (), ()
     pins = {each.name: _pinned(evidence, each) for each in packages}
+    asked = PACKAGES in evidence.frames
+    why = "no repository of the node has" if asked else "the node's repositories were not asked for"
     lacking = tuple(
-        Blocked(
-            _ID, f"no repository of the node has {each.name}", f"it comes from {each.repository}"
-        )
+        Blocked(_ID, f"{why} {each.name}", f"it comes from {each.repository}")
         for each in packages
         if not pins[each.name]
     )

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from tests import invoked
-from tests.evidence.build import KERNEL, modinfo, node
+from tests.evidence.build import KERNEL, kernel_block, modinfo, node
 from tests.features.rehearse.kinds import KINDS, TODAY, WANT, captured, newer, statuses
 from toolkit.checks.all import ALL
 from toolkit.checks.consumers.chosen import taken
@@ -23,7 +23,7 @@ from toolkit.facts.node.node import Node
 from toolkit.features.rehearse.plan import Rehearsal, rehearse_node, turns_of
 from toolkit.features.rehearse.plan_evidence import as_if
 from toolkit.plan.plan import Plan, make_plan
-from toolkit.plan.upgrade_packages import packages_asked
+from toolkit.plan.upgrade_packages import installing, packages_asked
 from toolkit.upgrade import Upgrade
 from toolkit.verbs.cli.upgrade import whole_ofed
 
@@ -260,6 +260,18 @@ def test_a_driver_that_came_as_modules_is_installed_and_not_compiled(
     assert any("the source of nvidia-peermem: " in each for each in found.packages)
     by_dkms = rehearse(Upgrade(driver="595.58", kernel=UBUNTU))
     assert "driver" in {each.part for each in by_dkms.parts}
+
+
+def test_modules_of_a_kernel_are_asked_for_until_they_are_there() -> None:
+    file = modinfo(f"/lib/modules/{KERNEL}/kernel/nvidia-580-server-open/nvidia.ko", depends="")
+    modules = {"dkms-status": "", "dkms-confs": "", "nvidia-modinfo": file}
+    upgrade = Upgrade(kernel=UBUNTU)
+    before = packages_asked(node(modules), upgrade)
+    assert any(each.startswith("linux-modules-nvidia") for each in before)
+    both = {"kernels": kernel_block(KERNEL) + kernel_block(UBUNTU)}
+    assert packages_asked(node({**modules, **both}), upgrade) == ()
+    (act, (blocked, *_)) = installing(node(modules), upgrade, allowed=True)
+    assert (act, "were not asked" in blocked.reason) == ((), True)
 
 
 @pytest.mark.parametrize(
