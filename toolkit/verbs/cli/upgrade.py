@@ -34,7 +34,8 @@ def upgrade_of(said: Said) -> Upgrade:
     """
     for name, (form, example) in _FORMS.items():
         if said.text(name) and not re.fullmatch(form, said.text(name)):
-            raise UsageError(f"--{name} {said.text(name)!r} is no version of it", hint=example)
+            why = f"--{name} {said.text(name)!r} is no version of it"
+            raise UsageError(why, hint=f"for example: --{name} {example}")
     kernel, ofed = said.text("kernel"), said.text("ofed")
     try:
         kernel = str(parse_kernel_release(kernel)) if kernel else ""
