@@ -285,6 +285,10 @@ def test_nodes_of_another_toolkit_are_made_anew(
         assert (state / each).exists()
     prepare(state, ("a", "b"))
     assert mark.exists()
+    for name in ("host_key", "host_key.pub"):  # Ctrl-C came before them
+        (state / "nodes/a" / name).unlink()
+    prepare(state, ("b",))
+    assert (state / "nodes/a/host_key.pub").exists()
     (state / "version").write_text("other")
     (state / "templates").mkdir()
     prepare(state, ("a",))

@@ -174,8 +174,9 @@ def _make(state_dir: Path, names: tuple[str, ...]) -> None:
         _clear(state_dir)
     make_nodes(state_dir, names)
     make_key(client_key_file(state_dir))
-    for name in names:
-        make_key(state_dir / "nodes" / name / "host_key")
+    for node in (state_dir / "nodes").iterdir():  # those, too, that a run left without on Ctrl-C
+        if not node.name.startswith("."):
+            make_key(node / "host_key")
     write_known_hosts(state_dir)
     version.write_text(_fingerprint())
 
