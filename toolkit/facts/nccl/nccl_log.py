@@ -90,9 +90,7 @@ class NcclLog:
     versions: tuple[str, ...] = ()  # where they are several: jobs one after the other, in one file
     cuda: str = ""  # "12.4": the CUDA that it was built with; "" where no line tells
     speeds: tuple[tuple[str, int], ...] = ()  # Mb/s of each HCA by name: "NET/IB: [0] ... speed="
-    failures: tuple[
-        str, ...
-    ] = ()  # of calls of CUDA, with where: "transport/nvls.cc:223: Cuda ..."
+    failures: tuple[str, ...] = ()  # of calls of CUDA: "transport/nvls.cc:223: Cuda failure ..."
     # Each host's own part, by its name up to the first dot.
     parts: Mapping[str, NcclLog] = field(default_factory=dict, hash=False, repr=False)
 
@@ -329,19 +327,9 @@ class _Reader:
         elif found := _EDGE.search(line):
             self.edges.append(_edge(host, found))
         elif found := _COLLECTIVE.search(line):
-            self.edges.append(
-                Edge(
-                    host,
-                    int(found[1]),
-                    -1,
-                    Direction(found[2]),
-                    found[3],
-                    int(found[4]),
-                    gdr=bool(found[5]),
-                    pci=bool(found[6]),
-                    collective=True,
-                )
-            )
+            way, device, direct = Direction(found[2]), int(found[4]), bool(found[5])
+            edge = Edge(host, int(found[1]), -1, way, found[3], device, direct, bool(found[6]))
+            self.edges.append(replace(edge, collective=True))
         elif _NETWORK_CHANNEL.search(line):
             self.torn += 1
 
@@ -386,14 +374,6 @@ def _edge(host: str, found: re.Match[str]) -> Edge:
     one, other, direction = int(found[1]), int(found[2]), Direction(found[3])
     # "7 -> 0 [receive]" is printed by 0, "0 -> 7 [send]" by 0 as well.
     rank, peer = (one, other) if direction is Direction.SEND else (other, one)
-    return Edge(
-        host,
-        rank,
-        peer,
-        direction,
-        found[4],
-        int(found[5]),
-        gdr=bool(found[7]),
-        pci=bool(found[8]),
-        proxy=int(found[6]) if found[6] else None,
-    )
+    proxy = int(found[6]) if found[6] else None
+    gdr, pci = bool(found[7]), bool(found[8])
+    return Edge(host, rank, peer, direction, found[4], int(found[5]), gdr, pci, proxy)

@@ -31,7 +31,7 @@ from toolkit.facts.modules.module_file import (
 from toolkit.facts.modules.refusals import NotInserted, parse_not_inserted
 from toolkit.facts.node.modules import KernelModules
 from toolkit.facts.node.system import System
-from toolkit.facts.reading import given
+from toolkit.facts.reading import given, where_given
 from toolkit.facts.text.pasted_logs import IMPORTED
 
 HIDDEN = "/sys/kernel/security/lockdown: not there, and Secure Boot is on"
@@ -227,10 +227,8 @@ class Files(System, KernelModules):
         """Lines that say whether SUSE's modprobe takes modules of others, by their file."""
         return tuple(named_lines(self._text("unsupported-modules"), "modprobe.d"))
 
-    @fact
-    def modprobe_said(self) -> str:
-        """What modprobe answered to somebody; "" where nobody has told."""
-        return self._text("modprobe-said") if self._given("modprobe-said") else ""
+    # What modprobe answered to somebody; "" where nobody has told.
+    modprobe_said = where_given("modprobe-said", str, "")
 
     @fact
     def not_inserted(self) -> tuple[NotInserted, ...]:
@@ -242,10 +240,8 @@ class Files(System, KernelModules):
         log = self._text("dmesg") if given else ""
         return parse_not_inserted(f"{self.modprobe_said}\n{log}".split("\n"))
 
-    @fact
-    def said_signers(self) -> dict[str, str]:
-        """Signers by module, where somebody has listed them."""
-        return parse_said_signers(self._text("modinfo-said")) if self._given("modinfo-said") else {}
+    # Signers by module, where somebody has listed them.
+    said_signers = where_given("modinfo-said", parse_said_signers, dict[str, str]())
 
     @fact
     def peermem_said(self) -> str | None:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 
 from toolkit.evidence import Frame
 from toolkit.facts.kinds import commanded, plain, recognise
@@ -85,19 +86,14 @@ def machines(text: str, source: str) -> list[tuple[str, list[Frame]]]:
     typed = [] if is_report(text) else list(_typed(undressed(text)))
     for parted, sure in _WAYS:
         found = parted(typed)
-        its = list(_framed(found, source)) if found else []
+        its: list[tuple[str, list[Frame]]] = []
+        for name, lines in found.items():
+            with suppress(NotUnderstood):
+                its.append((name, frames_of("\n".join(lines), source)))
         keys = [frame.key for _, frames in its for frame in frames]
         if its and (sure or len(keys) > len(set(keys))):
             return its
     return [("", frames_of(text, source))]
-
-
-def _framed(found: Machines, source: str) -> Iterator[tuple[str, list[Frame]]]:
-    for name, lines in found.items():
-        try:
-            yield name, frames_of("\n".join(lines), source)
-        except NotUnderstood:
-            continue
 
 
 # Shells.
