@@ -367,7 +367,6 @@ def parse_cluster(text: str) -> Cluster:
 
 
 def _bringer(item: Mapping[str, object], name: str) -> tuple[Bringer, dict[str, str]]:
-    """The DaemonSet, and its labels with those of its pods."""
     template = _table(_table(item.get("spec")).get("template"))
     own = _words(_table(item.get("metadata")).get("labels"))
     pods = _words(_table(template.get("metadata")).get("labels"))

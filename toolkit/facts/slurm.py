@@ -157,7 +157,6 @@ def _states(text: str) -> Iterator[str]:
 
 
 def _reason(told: str) -> tuple[str, str, str]:
-    """A reason, who gave it, and when."""
     signed = _SIGNED.match(told)
     if signed is None:
         return _AFTER.split(told, maxsplit=1)[0].strip(), "", ""

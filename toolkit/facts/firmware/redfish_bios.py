@@ -43,10 +43,6 @@ class Attribute:
         return self.entry.read_only or self.entry.immutable or self.entry.grey
 
     @property
-    def hidden(self) -> bool:
-        return self.entry.hidden
-
-    @property
     def kind(self) -> Kind:
         """What values it takes; told by the value where no registry does."""
         if self.entry.kind is not Kind.UNTOLD:

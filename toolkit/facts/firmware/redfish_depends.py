@@ -216,7 +216,6 @@ def _is_lock(dependency: Dependency) -> bool:
 
 
 def _locks(bios: Bios, values: Values) -> dict[str, list[Dependency]]:
-    """The dependencies that make attributes read-only under these values, by attribute."""
     found: dict[str, list[Dependency]] = {}
     for each in bios.dependencies:
         if _is_lock(each) and holds(bios, each, values):

@@ -100,7 +100,6 @@ def _report(text: str, told: Blocks) -> SmiReport:
 
 
 def _blocks(text: str) -> Blocks:
-    """What stands before the first GPU, and each GPU's values."""
     head: dict[Path, str] = {}
     found: list[tuple[str, dict[Path, str]]] = []
     values = head

@@ -180,7 +180,6 @@ def _read(file: SparseFile, wanted: tuple[str, ...], spare: tuple[str, ...], imp
 
 
 def _undefined(file: SparseFile, table: SymbolTableSection) -> Iterator[str]:
-    """Names that a table of symbols asks others for."""
     _sent(file, table)
     _sent(file, table.stringtable)
     for each in table.iter_symbols():

@@ -86,7 +86,6 @@ def parse_nccl_xml(text: str) -> NcclTopology:
 def _leaves(
     above: Element, switches: tuple[str, ...], switch: Element | None
 ) -> Iterator[tuple[Element, tuple[str, ...]]]:
-    """Devices below an element, with the switches on the way."""
     for each in above:
         leaf = each.tag == "pci" and each.find("pci") is None
         if leaf or each.tag == "nic":

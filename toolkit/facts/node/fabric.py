@@ -99,7 +99,6 @@ class Fabric(Reading):
         return found
 
     def _ports_said(self) -> tuple[RdmaDevice, ...]:
-        """The same by one tool alone."""
         key = next(filter(self._given, _PORTS), "infiniband")  # which is not given: it says so
         devices = _PORTS.get(key, parse_ibstat)(self._text(key))
         up = all(port.up for each in devices for port in each.ports)

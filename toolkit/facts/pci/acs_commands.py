@@ -168,7 +168,6 @@ def _as_left(commands: Iterable[Command]) -> list[tuple[str, int]]:
 
 
 def _values(command: Command) -> list[tuple[str, int]]:
-    """Registers of ACS control among the answers to one command."""
     found, bare = [], []
     for line in command.said:
         if (told := _TOLD.fullmatch(line)) and _is_control(told, asked=command.asks_control):

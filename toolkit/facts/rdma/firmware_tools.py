@@ -295,7 +295,6 @@ def parse_mlxconfig(text: str) -> tuple[Card, ...]:
 
 
 def _written(card: dict[str, Any]) -> Card:
-    """One device of what -j wrote."""
     settings = {}
     for name, values in (card.get("tlv_configuration") or {}).items():
         words = [str(values.get(key, "N/A")) for key in ("next_value", "current_value")]

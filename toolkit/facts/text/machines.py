@@ -100,7 +100,6 @@ def machines(text: str, source: str) -> list[tuple[str, list[Frame]]]:
 
 
 def _typed(text: str) -> Iterator[tuple[Prompt | None, Lines]]:
-    """Each prompt with its line and those below it."""
     prompt: Prompt | None = None
     lines: Lines = []
     for line in text.split("\n"):
@@ -201,7 +200,6 @@ def _below_names(lines: Lines) -> Machines:
 
 
 def _name_at(lines: Lines, at: int) -> tuple[str, int]:
-    """The name that stands at a line, and how many lines say it."""
     line = plain(lines[at])
     if above := _ABOVE.fullmatch(line):
         return above[1] or above[2], 1
