@@ -25,7 +25,7 @@ from toolkit.features.builds.plan.graph import BlockedPart, BuildGraph
 from toolkit.features.builds.plan.outcome import BuildRun, Need, NeedGraph
 from toolkit.features.builds.run.build import run_builds
 from toolkit.features.builds.run.places import BuildPlace
-from toolkit.features.builds.run.run import BuildOptions, Surveyed
+from toolkit.features.builds.run.run import BuildOptions, NodeNeeds, Surveyed
 from toolkit.features.builds.show import build_document, build_report
 from toolkit.report.table import Painter
 
@@ -131,7 +131,7 @@ def test_a_run_without_anything_to_build_says_so(tmp_path: Path) -> None:
 
 def test_the_document_keeps_its_schema_and_says_the_same(tmp_path: Path) -> None:
     run = _mixed(tmp_path)
-    unread: list[Outcome[object]] = [Outcome("gpu009", error=NoEvidence("gpu009: no driver"))]
+    unread: list[Outcome[NodeNeeds]] = [Outcome("gpu009", error=NoEvidence("gpu009: no driver"))]
     told = json.loads(
         json.dumps(build_document(run, run.exit_code, WHEN, cache="/c", unread=unread))
     )

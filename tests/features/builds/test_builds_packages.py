@@ -304,7 +304,7 @@ def test_a_tarball_is_named_by_kernel_version_and_machine() -> None:
     held = contents([built(), DRIVER, OFED])
     making = replace(MAKING, revision=7)
     version = f"535.261.03+ofed24.10.0.7.0-7+g{held.digest}"
-    assert tarball.tar_version(held, making) == version
+    assert deb.version(held, making) == version
     assert tarball.tar_name(held, making) == f"gdr-modules-{KERNEL}_{version}_x86_64"
 
 

@@ -6,9 +6,7 @@ import re
 import secrets
 from base64 import b64encode
 from dataclasses import dataclass
-from pathlib import Path
 
-from toolkit.built.io.openssl import der_of
 from toolkit.errors import Outcome, TransportError, UsageError
 from toolkit.evidence import Evidence
 from toolkit.facts.firmware.secureboot import Enrolment, Mok, parse_mok
@@ -70,14 +68,6 @@ class EnrolReading:
 
     mok: Mok
     enrolling: Enrolling
-
-
-def read_der(certificate: str) -> bytes:
-    """The operator's certificate, PEM or DER, as mokutil takes it.
-
-    :raises UsageError: where it is none.
-    """
-    return der_of(Path(certificate))
 
 
 def make_password() -> str:

@@ -231,21 +231,17 @@ def _kernels(a: Passport, b: Passport) -> Iterator[Unlike]:
                 DiffKind.KERNEL, release, "", THERE * (was is not None), THERE * (now is not None)
             )
             continue
-        images = (_image_of(was), _image_of(now))
+        images = (_hash(was.image), _hash(now.image))
         yield from _fields(DiffKind.KERNEL, release, {"image": images})
         yield from _modules(was, now)
-
-
-def _image_of(kernel: KernelEntry) -> str:
-    return _hash(kernel.image) if kernel.image else ""
 
 
 def _digest(sha256: str) -> str:
     return f"sha256 {sha256}" if sha256 else ""
 
 
-def _hash(file: FileEntry) -> str:
-    return _digest(file.sha256)
+def _hash(file: FileEntry | None) -> str:
+    return _digest(file.sha256) if file else ""
 
 
 def _modules(a: KernelEntry, b: KernelEntry) -> Iterator[Unlike]:
@@ -259,7 +255,7 @@ def _modules(a: KernelEntry, b: KernelEntry) -> Iterator[Unlike]:
 
 
 def _told(a: ModuleEntry, b: ModuleEntry) -> dict[str, tuple[str, str]]:
-    """What tells of a module, the most telling first; its hash as the last."""
+    # The most telling first.
     needs, others = dict(a.needs) | dict(a.offers), dict(b.needs) | dict(b.offers)
     symbols = {
         f"symbol {name}": (needs.get(name, ""), others.get(name, ""))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 
 from toolkit import __version__
@@ -241,11 +241,8 @@ def _rendered(template: str, terms: PodTerms, more: Mapping[str, str] | None = N
         **(more or {}),
     }
     rows = {
-        "selected": [{"key": each.key, "value": each.value} for each in terms.selected],
-        "tolerations": [
-            {"key": each.key, "value": each.value, "effect": each.effect}
-            for each in terms.tolerations
-        ],
+        "selected": [asdict(each) for each in terms.selected],
+        "tolerations": [asdict(each) for each in terms.tolerations],
         "capabilities": [{"name": name} for name in CAPABILITIES],
     }
     return render_document(f"kubernetes/{template}.yaml", values, rows=rows, texts={})
@@ -307,10 +304,7 @@ def _job(terms: PodTerms, scripts: str, carried: NodeBundle) -> KubeManifest:
     }
     rows = {
         "parts": [{"name": part.name} for part in parts],
-        "tolerations": [
-            {"key": each.key, "value": each.value, "effect": each.effect}
-            for each in terms.tolerations
-        ],
+        "tolerations": [asdict(each) for each in terms.tolerations],
     }
     job = render_document("kubernetes/apply.yaml", values, rows=rows, texts={})
     maps = "".join(rendered_map(terms, part) for part in parts)

@@ -78,17 +78,15 @@ def reload_nodes(
     def work(host: Host, transport: Transport, witness: Witness) -> Reloading:
         return _bring(_Way(fleet, host, transport, witness, audit), before[host.name], asked)
 
-    rolled = on_each_counted(meant, "reloading", work, how, well=_well, harm=_harm)
+    def harm(done: Reloading) -> str:
+        return f"not loaded again: {', '.join(done.missing)}" if done.missing else ""
+
+    def well(done: Reloading) -> bool:
+        return done.result is not ReloadResult.FAILED
+
+    rolled = on_each_counted(meant, "reloading", work, how, well=well, harm=harm)
     outcomes = {each.host: rolled.outcomes.get(each.host) or seen(each) for each in looked}
     return replace(rolled, outcomes=outcomes)
-
-
-def _well(done: Reloading) -> bool:
-    return done.result is not ReloadResult.FAILED
-
-
-def _harm(done: Reloading) -> str:
-    return f"not loaded again: {', '.join(done.missing)}" if done.missing else ""
 
 
 def seen(looked: Outcome[ReloadReading]) -> Outcome[Reloading]:

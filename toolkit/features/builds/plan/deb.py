@@ -66,7 +66,7 @@ def tree(
         ("Maintainer", making.maintainer),
         ("Installed-Size", size(placed)),
         ("Depends", _depends(held)),
-        ("Provides", ", ".join(_provides(held))),
+        ("Provides", _provides(held)),
         ("Section", "non-free/kernel" if held.proprietary else "kernel"),
         ("Priority", "optional"),
         ("Description", _description(held)),
@@ -128,14 +128,12 @@ def _depends(held: Contents) -> str:
     return ", ".join([*own, COMMON] if held.loads_peermem else own)
 
 
-def _provides(held: Contents) -> list[str]:
+def _provides(held: Contents) -> str:
     """What Debian's own driver packages ask for in place of a DKMS package."""
     driver = held.built(Part.DRIVER)
-    if driver is None:
-        return []
     words = {"nvidia-current-open": "nvidia-open-kernel", "nvidia-current": "nvidia-kernel"}
-    word = words.get(driver.package)
-    return [f"{word}-{driver.version}"] if word else []
+    word = words.get(driver.package) if driver else None
+    return f"{word}-{driver.version}" if driver and word else ""
 
 
 def _description(held: Contents) -> str:

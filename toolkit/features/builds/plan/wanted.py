@@ -77,15 +77,12 @@ def linked_against(upstream: Sequence[Inputs], given: frozenset[Part]) -> str:
     its version and source too: others compile against its headers, and a kernel that keeps
     no symbol versions would not tell two drivers apart.
     """
-    said = [_said(each, each.part in given) for each in upstream]
+    said = []
+    for each in upstream:
+        more = [each.version, each.source] if each.part is Part.DRIVER else []
+        known = [each.symvers, *more] if each.part in given else [each.digest]
+        said.append([each.part, *known])
     return sha256(json.dumps(sorted(said)).encode()).hexdigest() if said else ""
-
-
-def _said(above: Inputs, given: bool) -> list[str]:
-    if not given:
-        return [above.part, above.digest]
-    more = [above.version, above.source] if above.part is Part.DRIVER else []
-    return [above.part, above.symvers, *more]
 
 
 OFED_NAMES = ("mlnx-ofed-kernel", "mlnx-ofa_kernel")  # deb, RPM
@@ -126,7 +123,7 @@ def choose(
     peers = _ofed(ground, kernel, asked, ofed, needed=bool(wanted - {Part.DRIVER}))
     main = _driver(ground, kernel, asked, driver, peers)
     found = [each for each in (peers, main) if each is not None]
-    if Part.DRIVER not in wanted and wanted == {Part.OFED}:
+    if wanted == {Part.OFED}:
         return tuple(each for each in found if each.part is Part.OFED)
     if Part.PEERMEM in wanted:
         found += _peermem(kernel, main, peers, asked)

@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from glob import escape
 from pathlib import Path
 
 from toolkit.errors import ApplyError, LockedError, UsageError
@@ -99,7 +100,7 @@ def _taken(target: Path, lock: Path) -> LockedError:
 
 
 def _sweep(target: Path) -> None:
-    for left in sorted(target.parent.glob(f".{_literal(target.name)}{MARK}*")):
+    for left in sorted(target.parent.glob(f".{escape(target.name)}{MARK}*")):
         if left.is_dir() and not left.is_symlink() and left.stat().st_uid == os.geteuid():
             _await_end(target, left)
             remove(left)
@@ -157,7 +158,3 @@ def mounts(folder: Path) -> tuple[tuple[Path, str], ...]:
             if point.is_relative_to(folder):
                 found.append((point, right.split()[0].decode()))
     return tuple(found)
-
-
-def _literal(name: str) -> str:
-    return "".join(f"[{each}]" if each in "*?[" else each for each in name)

@@ -68,7 +68,11 @@ class MountRow:
 def rows(text: str) -> tuple[MountRow, ...]:
     """The lines of an fstab. What is no line of it is left out, as mount does."""
     words = (line.split() for line in text.split("\n") if not line.lstrip().startswith("#"))
-    plain = ([_unescaped(word) for word in line] for line in words if len(line) >= 3)
+    plain = (
+        [re.sub(r"\\([0-7]{3})", lambda told: chr(int(told[1], 8)), word) for word in line]
+        for line in words
+        if len(line) >= 3
+    )
     return tuple(
         MountRow(a, b, c, tuple((rest or ["defaults"])[0].split(","))) for a, b, c, *rest in plain
     )
@@ -252,7 +256,3 @@ def _needed(row: MountRow) -> bool:
 def _subvolume(row: MountRow) -> str:
     """As mount takes it, by name or by number."""
     return next((each for each in row.options if each.startswith(("subvol=", "subvolid="))), "")
-
-
-def _unescaped(word: str) -> str:
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), word)
