@@ -95,39 +95,25 @@ def look_all(
     known = RegistryCache()  # of this run alone: what can be changed is said anew each time
 
     def work(host: Host) -> BiosReading:
-        with _way(reach, host) as bmc:
+        try:
+            way = reach(host)
+        except UsageError as why:  # among many, one without a BMC is not a slip of the whole
+            raise NoEvidence(str(why), hint=why.hint) from why
+        with way as bmc:
             evidence = Evidence({each.key: each for each in bmc.read(known)}, complete=True)
         folder.keep_evidence(host.name, evidence, "bmc")
-        if asking.asked is not None or asking.back:
-            _refuse_unread_registry(host.name, evidence)
+        # A BIOS may have none; one that is there, and not read, makes half a plan a guess.
+        registry = evidence.frame("bmc-bios-registry")
+        plans = asking.asked is not None or asking.back
+        if plans and registry.state not in {State.OK, State.ABSENT}:
+            raise NoEvidence(
+                f"{host.name}: the registry of its BIOS was not read ({registry.text.strip()})",
+                hint="it tells what depends on what: nothing is planned without it; try again",
+            )
         role, remarks = _beside(fleet, host, asking, Node(evidence).bmc_machine)
         return replace(judged(host.name, evidence, asking, role), remarks=remarks)
 
     return on_hosts(fleet, "reading BMCs", work)
-
-
-def _refuse_unread_registry(host: str, evidence: Evidence) -> None:
-    """A BIOS may have no registry; one that is there, and not read, makes half a plan a guess.
-
-    :raises NoEvidence: it could not be read.
-    """
-    frame = evidence.frame("bmc-bios-registry")
-    if frame.state not in {State.OK, State.ABSENT}:
-        raise NoEvidence(
-            f"{host}: the registry of its BIOS was not read ({frame.text.strip()})",
-            hint="it tells what depends on what: nothing is planned without it; try again",
-        )
-
-
-def _way(reach: Reach, host: Host) -> Bmc:
-    """The way to its BMC. Among many hosts, one without a BMC is not a slip of the whole.
-
-    :raises NoEvidence: none was given.
-    """
-    try:
-        return reach(host)
-    except UsageError as why:
-        raise NoEvidence(str(why), hint=why.hint) from why
 
 
 def judged(host: str, evidence: Evidence, asking: BiosQuery, role: Role | None) -> BiosReading:

@@ -99,8 +99,14 @@ class _Turn:
         done = BiosOutcome(agreed, agreed)
         now = self._look(agreed, Evidence(), whole=True)
         for _ in range(ROUNDS):
+            if now[0].plan.stopped and self.sent:
+                return replace(done, after=now[0])  # what was named together goes no further
             if now[0].plan.stopped:
-                return self._halfway(now[0], done)
+                first = now[0].plan.stopped[0]
+                raise StaleError(
+                    f"{self.host.name}: {first.wish} is not to be had any more: {first.reason}",
+                    hint=f"nothing was sent; look again: bios --hosts {self.host.name}",
+                )
             if not now[0].plan.within(agreed.plan):
                 raise StaleError(
                     f"{self.host.name}: more is to be done than when the plan was made",
@@ -125,19 +131,6 @@ class _Turn:
             if missed:
                 return replace(done, missed=missed)
         return done
-
-    def _halfway(self, now: BiosReading, done: BiosOutcome) -> BiosOutcome:
-        """What was named together cannot be had together any more: nothing more is sent.
-
-        :raises StaleError: nothing was sent at all.
-        """
-        if not self.sent:
-            first = now.plan.stopped[0]
-            raise StaleError(
-                f"{self.host.name}: {first.wish} is not to be had any more: {first.reason}",
-                hint=f"nothing was sent; look again: bios --hosts {self.host.name}",
-            )
-        return replace(done, after=now)
 
     def _look(
         self, agreed: BiosReading, before: Evidence, *, whole: bool = False

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from toolkit.errors import Outcome, TransportError, UsageError
 from toolkit.evidence import Evidence
 from toolkit.facts.firmware.secureboot import Enrolment, Mok, parse_mok
-from toolkit.features.enrol.plan import Enrolling, EnrolWish, needs_request, standing
+from toolkit.features.enrol.plan import Enrolling, EnrolStanding, EnrolWish, standing
 from toolkit.hosts.host import Host
 from toolkit.node.scripts import assembled
 from toolkit.ssh.transport import Transport
@@ -133,7 +133,7 @@ def _where(
 
 def _meant(looked: EnrolReading, wish: EnrolWish) -> bool:
     if wish is EnrolWish.IMPORT:
-        return needs_request(looked.mok)
+        return standing(looked.mok, EnrolWish.LOOK).standing is EnrolStanding.MISSING
     return looked.mok.enrolment is Enrolment.PENDING
 
 

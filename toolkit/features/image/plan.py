@@ -132,6 +132,7 @@ def _module(file: FileEntry, image: ModuleImage, offers: Exports | None) -> Modu
         for name, crc in image.versions.items()
         if name == _LAYOUT or SHARED.fullmatch(name)
     }
+    versions = "".join(f"{name} {crc}\n" for name, crc in _words(image.versions))
     return ModuleEntry(
         (info.get("name") or module_name(file.path)).replace("-", "_"),
         file,
@@ -141,7 +142,7 @@ def _module(file: FileEntry, image: ModuleImage, offers: Exports | None) -> Modu
         version=info.get("version", ""),
         licence=info.get("license", ""),
         depends=image.depends,
-        crcs=_symbols_digest(image.versions),
+        crcs=sha256(versions.encode()).hexdigest() if versions else "",
         needs=_words(needs),
         offers=_words(offers.crcs) if offers else (),
         signature=SignedBy(signature.signer, signature.key, signature.digest)
@@ -152,12 +153,6 @@ def _module(file: FileEntry, image: ModuleImage, offers: Exports | None) -> Modu
 
 def _words(crcs: Mapping[str, int]) -> tuple[tuple[str, str], ...]:
     return tuple((name, f"0x{crc:08x}") for name, crc in sorted(crcs.items()))
-
-
-def _symbols_digest(versions: Mapping[str, int]) -> str:
-    """One hash for all symbol versions that a module was built against; "" without any."""
-    lines = "".join(f"{name} {crc}\n" for name, crc in _words(versions))
-    return sha256(lines.encode()).hexdigest() if lines else ""
 
 
 class DiffKind(StrEnum):

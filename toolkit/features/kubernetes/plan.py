@@ -221,15 +221,12 @@ def reading(terms: PodTerms, pod_files: Mapping[str, str]) -> tuple[KubeManifest
 def rendered_map(terms: PodTerms, made: ConfigMap) -> str:
     """A ConfigMap as YAML, its files word for word."""
     values = {"namespace": terms.namespace, "version": __version__, "name": made.name}
-    files = [(name, _block(text)) for name, text in sorted(made.files.items())]
-    head = render_document("kubernetes/config-map.yaml", values, rows={}, texts={})
-    return head + "".join(f"  {name}: |2+\n{text}" for name, text in files) + "...\n"
-
-
-def _block(text: str) -> str:
-    """Lines below a key of ``data``. An empty one stays empty, and YAML takes it for the same."""
-    lines = text.split("\n")[:-1]
-    return "".join(f"    {line}\n" if line else "\n" for line in lines)
+    whole = render_document("kubernetes/config-map.yaml", values, rows={}, texts={})
+    for name, text in sorted(made.files.items()):
+        # An empty line stays empty, and YAML takes it for the same.
+        lines = (f"    {line}\n" if line else "\n" for line in text.split("\n")[:-1])
+        whole += "".join([f"  {name}: |2+\n", *lines])
+    return whole + "...\n"
 
 
 def _rendered(template: str, terms: PodTerms, more: Mapping[str, str] | None = None) -> str:

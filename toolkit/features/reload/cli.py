@@ -59,7 +59,7 @@ def _node(host: str, told: Reloading, paint: Painter, *, verbose: bool) -> Itera
     if told.result is ReloadResult.NOTHING:
         return
     yield from _wrapped("  out   ", " ".join(told.reload.unload) or "-")
-    yield from _wrapped("  in    ", " ".join(told.reload.load) or "-")
+    yield from _wrapped("  in    ", " ".join(told.reload.load))
     yield from _held(told, verbose=verbose)
     for obstacle in told.reload.obstacles:
         yield from _obstacle(obstacle, paint)

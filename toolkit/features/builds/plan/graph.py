@@ -142,16 +142,11 @@ def _for_kernel(
         else:
             upstream = [steps[part] for part in each.after]
             step = _built(_inputs(ground, kernel, each), each, upstream, flags, recipe)
-            steps[each.part] = replace(step, hidden=_other_drivers(ground, upstream))
+            # Of drivers that it does not rest on no source is seen: nvidia-fs takes the first.
+            own = {e.source for e in upstream if e.inputs.part is Part.DRIVER and e.source}
+            others = (s.folder for s in ground.sources if own and s.licence)
+            steps[each.part] = replace(step, hidden=tuple(s for s in others if s not in own))
     return list(steps.values()), blocked
-
-
-def _other_drivers(ground: Ground, upstream: Sequence[BuildStep]) -> tuple[str, ...]:
-    """Sources of drivers that a build does not rest on; nvidia-fs takes the first nv-p2p.h."""
-    own = {each.source for each in upstream if each.inputs.part is Part.DRIVER and each.source}
-    if not own:
-        return ()
-    return tuple(s.folder for s in ground.sources if s.licence and s.folder not in own)
 
 
 def _inputs(ground: Ground, kernel: GroundKernel, chosen: ChosenPart) -> Inputs:

@@ -88,7 +88,14 @@ def part_obstacle(
         stop = _real_time(kernel) or _no_peermem(ground, kernel, chosen)
     else:
         stop = _no_other(kernel, chosen, all_chosen)
-    return stop or _little_room(ground, chosen)
+    needs = _ROOM_MB.get(chosen.part, _LITTLE_MB)
+    if stop is not None or ground.room_mb >= needs:
+        return stop
+    return BuildObstacle(
+        f"{ground.room_mb} MB are free below /var/tmp, and a build of {chosen.package} may"
+        f" take {needs} MB",
+        "make room there",
+    )
 
 
 def _real_time(kernel: GroundKernel) -> BuildObstacle | None:
@@ -247,14 +254,3 @@ def _no_other(
             "install the driver's open modules",
         )
     return None
-
-
-def _little_room(ground: Ground, chosen: ChosenPart) -> BuildObstacle | None:
-    needs = _ROOM_MB.get(chosen.part, _LITTLE_MB)
-    if ground.room_mb >= needs:
-        return None
-    return BuildObstacle(
-        f"{ground.room_mb} MB are free below /var/tmp, and a build of {chosen.package} may"
-        f" take {needs} MB",
-        "make room there",
-    )

@@ -173,7 +173,9 @@ def _ofed(
         why = "the kernel's own RDMA modules are wanted"
         return ChosenPart(Part.OFED, OFED_NAMES[0], INBOX, (), why, asked=Part.OFED in asked)
     source = _newest(each for each in sources if version in {"", each.version})
-    installed = _installed_version(ground, kernel, OFED_NAMES)
+    release = kernel.release if kernel else ""
+    by_dkms = (e for e in ground.builds if e.usable and e.module in OFED_NAMES)
+    installed = next((each.version for each in by_dkms if each.kernel == release), "")
     if Part.OFED not in asked and kernel is not None:
         # OFED that is installed takes the place of the kernel's own modules, and of their symbols.
         if kernel.inbox_peers and installed_ofed(kernel) is None:
@@ -293,16 +295,4 @@ def _other(ground: Ground, part: Part, main: ChosenPart, asked: frozenset[Part])
         "asked for" if part in asked else f"rests on {main.part}",
         source=source,
         asked=part in asked,
-    )
-
-
-def _installed_version(ground: Ground, kernel: GroundKernel | None, names: Sequence[str]) -> str:
-    """By DKMS's own word; "" where it has nothing of the kind installed."""
-    return next(
-        (
-            each.version
-            for each in ground.builds
-            if each.module in names and each.usable and kernel and each.kernel == kernel.release
-        ),
-        "",
     )

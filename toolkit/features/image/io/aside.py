@@ -81,22 +81,18 @@ def _alone(target: Path, lock: Path) -> Iterator[FileLock]:
     except OSError as why:
         raise unwritable(target, why) from why
     if held is None:
-        raise _taken(target, lock)
+        who = ""
+        with suppress(OSError):
+            who = lock.read_text(encoding="utf-8").strip()
+        raise LockedError(
+            f"{target}: another run is at work on it: {who or 'it does not say who'}",
+            hint="nothing was touched; wait for it, or end it: what it leaves is cleared away then",
+        )
     with held:
         who = f"process {os.getpid()} since {datetime.now():%Y-%m-%d %H:%M:%S}"
         with suppress(OSError):  # on a full disk the lock alone has to do
             lock.write_text(f"{who}\n", encoding="utf-8")
         yield held
-
-
-def _taken(target: Path, lock: Path) -> LockedError:
-    who = ""
-    with suppress(OSError):
-        who = lock.read_text(encoding="utf-8").strip()
-    return LockedError(
-        f"{target}: another run is at work on it: {who or 'it does not say who'}",
-        hint="nothing was touched; wait for it, or end it: what it leaves is cleared away then",
-    )
 
 
 def _sweep(target: Path) -> None:

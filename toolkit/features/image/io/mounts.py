@@ -169,7 +169,11 @@ class Mounted:
 
     def _below(self, found: tuple[Partition, ...]) -> Iterator[tuple[MountRow, Partition]]:
         used: set[Partition | None] = set()
-        lines = rows(self._fstab())
+        try:
+            fstab = read_inside(self._seen(), "/etc/fstab").decode("utf-8", "replace")
+        except FileNotFoundError:
+            fstab = ""
+        lines = rows(fstab)
         own = _of_root(lines)
         for row in lines:
             if row.folder == "/" or not row.folder.startswith("/") or row.kind == "swap":
@@ -198,12 +202,6 @@ class Mounted:
                 if place.is_dir() and not place.is_symlink() and not any(place.iterdir()):
                     yield MountRow("", folder, "vfat", ()), each
                     return
-
-    def _fstab(self) -> str:
-        try:
-            return read_inside(self._seen(), "/etc/fstab").decode("utf-8", "replace")
-        except FileNotFoundError:
-            return ""
 
     def _seen(self) -> Path:
         return self._room.door / self._tree.relative_to("/")
