@@ -122,7 +122,7 @@ def test_registries_are_matched_leniently(named: str, listed: list[str], first: 
 
 
 def test_of_registries_the_one_of_that_name_comes_first_and_each_but_once() -> None:
-    listed = ["/r/BiosAttributeRegistryX", "/r/BIOSAttributeRegistry.v1_0", "/r/", "/r/Base"]
+    listed = ["/r/BiosAttributeRegistryX", "/r/BIOSAttributeRegistry.v1_0", "/r/-", "/r/Base"]
     named = "BiosAttributeRegistry.v1"
     exact = f"/r/{named}"
     found = [*registry_names({"AttributeRegistry": named}, [*listed, exact])]
