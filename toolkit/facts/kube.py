@@ -273,7 +273,9 @@ def parse_plugin_log(text: str) -> PluginLog:
             offers[_short(none)] = False
         elif some := has["made"] or has["registered"]:
             offers[_short(some)] = True
-        elif has["efa"] or has["no_efa"] or has["served"]:
+        elif has["served"]:  # plugins of any maker say so
+            offers.update({"EFA": True} if "EFA" in offers else {})
+        elif has["efa"] or has["no_efa"]:
             offers["EFA"] = not has["no_efa"]
         elif has["rdma"]:
             offers[_short("")] = False

@@ -24,7 +24,7 @@ from toolkit.facts.pci.iommu import parse_groups
 from toolkit.facts.pci.kernel_log import parse_aer
 from toolkit.facts.pci.lspci import parse_lspci
 from toolkit.facts.pci.lspci_tree import parse_lspci_tree
-from toolkit.facts.rdma.devices import Kind, RdmaDevice, parse_infiniband
+from toolkit.facts.rdma.devices import Kind, RdmaDevice, parse_infiniband, parse_node_guids
 from toolkit.facts.rdma.rdma_lists import closed_nodes, lists_all_nodes, parse_rdma_nodes
 from toolkit.facts.rdma.registration import Registration, parse_registration
 from toolkit.facts.reading import Reading, parsed, where_there
@@ -109,6 +109,11 @@ class Devices(Pci, Fabric):
         if self._given("infiniband") or self.probed:
             return parse_infiniband(self._text("infiniband"))
         return self.said_devices
+
+    @fact
+    def node_guids(self) -> dict[str, int]:
+        """Of each RDMA device by name, from sysfs; no check asks for it."""
+        return parse_node_guids(self._text("infiniband"))
 
     @fact
     def rdma_hardware(self) -> tuple[RdmaDevice, ...]:

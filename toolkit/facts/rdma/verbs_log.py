@@ -148,12 +148,13 @@ _LANE = re.compile(r"[\s(]([a-z]\w*)/")
 
 
 def by_tcp(text: str) -> str:
-    """UCX's first choice of lanes between nodes that has none but TCP; "" for none."""
-    for found in _LANES.finditer(text):
-        data = re.sub(r"\b(?:ka|cm)\([^)]*\)", "", found[1])
-        if set(_LANE.findall(data)) == {"tcp"}:
-            return found[1].strip()
-    return ""
+    """UCX's lanes between nodes, where no configuration of them has another than TCP; else "".
+
+    A connection begins by the lanes that both ends have for certain, and may change them.
+    """
+    chosen = [each[1] for each in _LANES.finditer(text)]
+    data = [set(_LANE.findall(re.sub(r"\b(?:ka|cm)\([^)]*\)", "", each))) for each in chosen]
+    return chosen[-1].strip() if chosen and all(each == {"tcp"} for each in data) else ""
 
 
 def _without_a_way(text: str) -> Iterator[VerbsTrouble]:
