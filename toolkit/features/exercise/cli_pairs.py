@@ -39,7 +39,7 @@ from toolkit.features.exercise.show_pairs import (
 from toolkit.hosts.host import fold
 from toolkit.package_data import program
 from toolkit.plural import counted
-from toolkit.report.document import dumps
+from toolkit.report.document import Json, dumps
 from toolkit.report.table import wrapped
 from toolkit.untrusted import read_json
 from toolkit.verbs.access import state_dir
@@ -241,7 +241,12 @@ def _told(session: Session, sheet: ExerciseReport, report: PairsReport) -> ExitC
     session.say("\n".join(lines).rstrip())
     if session.said.text("html"):
         _draw(session, sheet, report)
-    text = dumps({**document(sheet), "pairs": pairs_json(report)})
+    return delivered(session, sheet, pairs=pairs_json(report))
+
+
+def delivered(session: Session, sheet: ExerciseReport, **more: Json) -> ExitCode:
+    """Print the document if that was asked for; keep it where something was run."""
+    text = dumps({**document(sheet), **more})
     if session.said.flag("json"):
         sys.stdout.write(text)
     if sheet.results and sheet.exercise is not None:
