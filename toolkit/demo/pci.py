@@ -103,9 +103,8 @@ def config_space(function: Function) -> bytes:
         struct.pack_into("<BBB", space, 0x18, function.bus, *function.below)
     else:
         for index, _ in function.bars:
-            if index < 6:
-                low = _bar_start(function, index) | 0x0C  # 64-bit, prefetchable
-                struct.pack_into("<Q", space, 0x10 + 4 * index, low)
+            low = _bar_start(function, index) | 0x0C  # 64-bit, prefetchable
+            struct.pack_into("<Q", space, 0x10 + 4 * index, low)
         struct.pack_into("<HH", space, 0x2C, vendor, 0x16C1)
     space[0x34] = 0x40
     struct.pack_into("<BBHHH", space, 0x40, 0x01, 0x60, 0x0003, 0x0008, 0)  # power management

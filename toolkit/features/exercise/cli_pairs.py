@@ -17,7 +17,7 @@ from toolkit.features.exercise.plan import Exercise, ExerciseTerms, limit_of
 from toolkit.features.exercise.plan_bisect import Bisect, FixedRounds, PairLedger
 from toolkit.features.exercise.plan_judge import JudgedTest
 from toolkit.features.exercise.plan_pairs import Ends, PairSet, PairWay, rounds, turns
-from toolkit.features.exercise.plan_past import Decline, declines
+from toolkit.features.exercise.plan_past import declines
 from toolkit.features.exercise.plan_rails import ExerciseNode, fabric_frame, parse_fabric
 from toolkit.features.exercise.run import FILE, NodeReading, count_gpus, earlier, read_all
 from toolkit.features.exercise.run_pairs import (
@@ -116,12 +116,13 @@ def _reported(
     why = _untried(ran.evidence, ran.results)
     more = [f"the rest was not run: {ran.halt}"] if ran.halt else []
     more += ["interrupted: the rest was not run"] if ran.interrupted else []
+    past = earlier(state_dir() / "runs", sheet.hosts)
     told = replace(
         sheet,
         results=ran.results,
         code=_code(report, ran, looked, why),
         troubles=(*ran.troubles, *filter(None, [why]), *more),
-        declined=_declined(sheet, ran.results),
+        declined=tuple(declines(ran.results, past, simulated=sheet.simulated)),
     )
     return told, report
 
@@ -164,11 +165,7 @@ def _exercise(pairs: PairSet, ahead: _Ahead) -> Exercise:
 
 
 def _planned(
-    session: Session,
-    pairs: PairSet,
-    ahead: _Ahead,
-    sheet: ExerciseReport,
-    left: Mapping[str, str],
+    session: Session, pairs: PairSet, ahead: _Ahead, sheet: ExerciseReport, left: Mapping[str, str]
 ) -> ExitCode:
     rows = [(ends, pairs.predicted(ends)) for ends in ahead.first]
     way = session.said.text("pairs")
@@ -201,11 +198,6 @@ def _consent(session: Session, pairs: PairSet, ahead: _Ahead, tests: Sequence[Te
     most = max(map(limit_of, tests), default=0)
     each = f"{counted(len(tests), 'test')} each, of {pairs.terms.seconds} s and {most} s at most"
     consent(f"move data among {counted(len(pairs.views), 'node')}: {runs}, {each}?", session.said)
-
-
-def _declined(sheet: ExerciseReport, results: Sequence[JudgedTest]) -> tuple[Decline, ...]:
-    past = earlier(state_dir() / "runs", sheet.hosts)
-    return tuple(declines(results, past, simulated=sheet.simulated))
 
 
 def _untried(evidence: Mapping[str, Evidence], results: Sequence[JudgedTest]) -> str:

@@ -127,8 +127,5 @@ def _fall(one: Decline) -> tuple[str, ...]:
 
 def matrix_html(page: MatrixPage, command: str) -> Iterator[str]:
     """The page, part by part."""
-    values = {
-        **{name: getattr(page, name) for name in MatrixPage.__slots__},
-        "command": command,
-    }
+    values = {**{name: getattr(page, name) for name in MatrixPage.__slots__}, "command": command}
     return render("matrix.html", values, styles=_STYLES, scripts=_SCRIPTS)

@@ -110,17 +110,13 @@ def ask(books: Books, nodes: Sequence[str], away: Mapping[str, str] = NOBODY) ->
     if granted or not nodes:
         return Answer(tuple(granted))
     if in_hand := [share for share in books.shares if share.held is CountedAs.IN_HAND]:
-        return Answer(wait=_waits(in_hand, limit))
+        by_run = Counter(share.run for share in in_hand)
+        who = ", ".join(f"run {run} has {counted(n, 'node')} in hand" for run, n in by_run.items())
+        return Answer(wait=f"waits for the budget of {limit}: {who}")
     taken = len(known) + books.aside
     reasons = "; ".join(_reasons(books, away))
     are = counted(taken, "node", "is", "are")
     return Answer(halt=f"{are} unavailable, and no more than {limit} may be: {reasons}")
-
-
-def _waits(in_hand: list[Share], limit: int) -> str:
-    by_run = Counter(share.run for share in in_hand)
-    who = ", ".join(f"run {run} has {counted(n, 'node')} in hand" for run, n in by_run.items())
-    return f"waits for the budget of {limit}: {who}"
 
 
 def _reasons(books: Books, away: Mapping[str, str]) -> list[str]:
