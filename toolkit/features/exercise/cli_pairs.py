@@ -232,7 +232,16 @@ def _told(session: Session, sheet: ExerciseReport, report: PairsReport) -> ExitC
     lines += [line for each in sheet.troubles for line in wrapped(f"note: {each}", rest="      ")]
     session.say("\n".join(lines).rstrip())
     if session.said.text("html"):
-        _draw(session, sheet, report)
+        page = matrix_page(
+            report,
+            sheet.declined,
+            when=Path(session.said.text("from_")).name or f"{sheet.when:%Y-%m-%d %H:%M} UTC",
+            simulated=sheet.simulated,
+            threshold=sheet.threshold,
+            notes=sheet.troubles,
+        )
+        if session.deliver("html", "".join(matrix_html(page, f"{program()} exercise"))):
+            session.remark(f"written to {session.said.text('html')}")
     return delivered(session, sheet, pairs=pairs_json(report))
 
 
@@ -245,20 +254,6 @@ def delivered(session: Session, sheet: ExerciseReport, **more: Json) -> ExitCode
         session.folder.keep(FILE, text)
         session.kept()
     return sheet.code
-
-
-def _draw(session: Session, sheet: ExerciseReport, report: PairsReport) -> None:
-    """The page that --html asked for."""
-    page = matrix_page(
-        report,
-        sheet.declined,
-        when=Path(session.said.text("from_")).name or f"{sheet.when:%Y-%m-%d %H:%M} UTC",
-        simulated=sheet.simulated,
-        threshold=sheet.threshold,
-        notes=sheet.troubles,
-    )
-    if session.deliver("html", "".join(matrix_html(page, f"{program()} exercise"))):
-        session.remark(f"written to {session.said.text('html')}")
 
 
 def _simulated(run: Path) -> bool:

@@ -237,7 +237,7 @@ def return_json(found: Return) -> dict[str, Json]:
     return {
         **picked(found, "job.nodes job.parameters job.steps slowest open"),
         **{name: _rounded(span, 6) for name, span in spans.items()},
-        "assumptions": list(found.assumptions),
+        **picked(found, "assumptions"),
     }
 
 
@@ -256,7 +256,7 @@ def job_text(found: JobVerdict | JobState) -> str:
 
 
 def state_json(found: JobState) -> dict[str, Json]:
-    return {**picked(found, "job status why"), "suspects": list(found.suspects)}
+    return picked(found, "job status why suspects")
 
 
 def job_said(found: JobVerdict) -> str:
@@ -273,12 +273,10 @@ def job_said(found: JobVerdict) -> str:
 
 
 def job_json(found: JobVerdict) -> dict[str, Json]:
-    names = "job communicator name test size bus ranks nodes count"
-    carried = found.carried
+    names = "job communicator name test size bus ranks nodes count hosts"
     return {
         **picked(found, "status why ratio"),
         **picked(found.run, names),
-        "hosts": list(found.run.hosts),
-        "carried": _rounded(carried, 4) if carried else None,
-        "suspects": list(found.suspects),
+        "carried": _rounded(found.carried, 4) if found.carried else None,
+        **picked(found, "suspects"),
     }

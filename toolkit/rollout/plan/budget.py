@@ -36,9 +36,6 @@ class CountedAs(StrEnum):
     ASIDE = "set aside"  # for an engine that counts for itself; of no node in particular
 
 
-_OF_THE_LIVING = frozenset({CountedAs.IN_HAND, CountedAs.LOST})
-
-
 @dataclass(frozen=True, slots=True)
 class Share:
     """One row of the books."""
@@ -155,4 +152,4 @@ def clears(past: Past) -> frozenset[CountedAs]:
 
 def of_the_living(share: Share) -> bool:
     """Whether a share counts only while its run's controller lives."""
-    return share.held in _OF_THE_LIVING
+    return share.held in {CountedAs.IN_HAND, CountedAs.LOST}

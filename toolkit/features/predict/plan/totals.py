@@ -171,7 +171,15 @@ def read_node(node: Node, c: Constants) -> NodeInputs:
         read_pair(known, each, c, best=each.distance is best[each.gpu]) for each in told.pairs
     )
     memory, notes = memory_bandwidth(node, known.cpu, c)
-    return NodeInputs(pairs, _serving(node, pairs), memory, told.source, notes)
+    # HCAs that jobs use: as their roles tell, else those that are nearest to a GPU.
+    found = read_or(lambda: {each.address for each in node.compute_hcas}, set())
+    near = {each.hca for each in pairs if each.best}
+    ours = near & found or near
+    none: tuple[RdmaDevice, ...] = ()
+    devices = read_or(lambda: node.rdma_hardware, none)
+    # A ring goes where a port is up.
+    dark = {key for each in devices if no_port_up(each) for key in (each.address, each.name)}
+    return NodeInputs(pairs, frozenset(ours - dark or ours), memory, told.source, notes)
 
 
 def path_gap(node: Node) -> str | None:
@@ -213,17 +221,6 @@ def _nearest(told: Pairs) -> dict[str, Distance]:
     for each in told.pairs:
         best[each.gpu] = min(each.distance, best.get(each.gpu, each.distance))
     return best
-
-
-def _serving(node: Node, pairs: tuple[PairInputs, ...]) -> frozenset[str]:
-    """HCAs that jobs use: as their roles tell, else those that are nearest to a GPU."""
-    found = read_or(lambda: {each.address for each in node.compute_hcas}, set())
-    near = {each.hca for each in pairs if each.best}
-    ours = near & found or near
-    none: tuple[RdmaDevice, ...] = ()
-    devices = read_or(lambda: node.rdma_hardware, none)
-    dark = {key for each in devices if no_port_up(each) for key in (each.address, each.name)}
-    return frozenset(ours - dark or ours)  # a ring goes where a port is up
 
 
 def _total(told: NodeInputs, pairs: tuple[PairPrediction, ...], c: Constants) -> NodeTotal | None:
