@@ -28,7 +28,7 @@ from toolkit.cli import main
 from toolkit.errors import ExitCode, Outcome, UsageError
 from toolkit.evidence import Evidence
 from toolkit.report.text import count_line
-from toolkit.verbs.cli.provision import _lost
+from toolkit.verbs.cli.provision import _beside
 from toolkit.verbs.plan import NO_CHANGE, Planned, plan_node
 from toolkit.verbs.provision import Provisioned, _worse, as_wanted, done_well
 from toolkit.want import Selection, Want
@@ -133,7 +133,7 @@ def test_what_a_change_makes_worse_counts_though_nobody_named_it() -> None:
     done = Provisioned(start.judged, now.judged)
     assert (done.after.exit_code, done.exit_code) == (ExitCode.OK, ExitCode.FAILED)
     assert not done_well(Outcome("gpu1", done))
-    assert _lost([Outcome("gpu1", done)]) == ["", "gpu1: worse than before: peermem.autoload"]
+    assert _beside([Outcome("gpu1", done)]) == ["", "gpu1: worse than before: peermem.autoload"]
     skipping = replace(IOMMU, checks=selection("iommu", "peermem"))
     left = [plan_node("gpu1", e, skipping, DAY) for e in (node(), node(NO_AUTOLOAD))]
     assert _worse(left[1], left[0]) == set()
