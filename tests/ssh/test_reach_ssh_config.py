@@ -141,6 +141,12 @@ def test_a_key_that_is_named_twice_is_tried_once(home: Path) -> None:
     assert where == f"{file}:1, {file}:2, {file}:4"
 
 
+@pytest.mark.parametrize("host", [Host("gpu1"), Host("vagrant://n", address="gpu1")])
+def test_a_line_counts_by_the_name_that_ssh_would_be_given(home: Path, host: Host) -> None:
+    target(home, "Host gpu1\n Port 23\n")
+    assert SshConfig.load(home / "config").where(host) == {"port": f"{home}/config:2"}
+
+
 @pytest.mark.parametrize(
     ("owner", "mode", "read"),
     [(0, 0o644, True), (os.getuid(), 0o600, True), (os.getuid(), 0o620, False),
@@ -157,10 +163,13 @@ def test_the_users_file_is_not_read_where_others_may_have_written_it(
 def test_included_files_count_where_they_stand(home: Path) -> None:
     (home / ".ssh/site.d").mkdir()
     (home / ".ssh/site.d/1").write_text("Host cpu*\n User c\nHost gpu*\n User a\n")
-    for number in (9, 5, 3, 7, 2):
+    for number in (2, 9, 5, 3, 7):
         (home / f".ssh/site.d/{number}").write_text(f"Host gpu1\n Port 2{number + 1}\n")
-    (home / ".ssh/plain").write_text("IdentityFile ~/k\n")
-    text = "Include site.d/* none-such\nUser b\nHost gpu1\n Include plain\n HostName here\n"
+    (home / ".ssh/plain").write_text("Foo x\nIdentityFile ~/k\n")
+    text = (
+        "IgnoreUnknown f*\nInclude site.d/* none-such\nUser b\n"
+        "Host gpu1\n Include plain\n HostName here\n"
+    )
     found = target(home, text)
     assert (found.door.user, found.door.port, found.door.address) == ("a", 23, "here")
     assert found.key_files == (f"{home}/k",)
