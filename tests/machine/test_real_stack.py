@@ -214,7 +214,7 @@ def test_a_gpu_that_falls_off_the_bus_is_named_by_doctor(node: Guest) -> None:
     _answer(node.folder.parent / "gpu0", None)
     place_ = "/sys/bus/pci/drivers/nvidia"
     node.run(
-        f"modprobe -r nvidia-peermem; echo {GPU} >{place_}/unbind; echo {GPU} >{place_}/bind",
+        f"rmmod nvidia_peermem; echo {GPU} >{place_}/unbind; echo {GPU} >{place_}/bind",
         check=False,
     )
     told = verdicts(gdr(node, "doctor", "--json", site=SITE))
