@@ -215,8 +215,8 @@ def _nowhere(node: Node, want: Want, expected: str) -> Finding:
 
 
 # Does anything rest on a module that OFED has left empty?
-# mlnx-ofa_kernel, --build-dummy-mods: each says "NAME dummy kernel module", with a version of its own
-# (irdma 5.7, smc 4.1, mana_ib 23.10, ib_srp OFED's) and rests on mlx_compat alone.
+# mlnx-ofa_kernel, --build-dummy-mods: each says "NAME dummy kernel module", with a version of its
+# own (irdma 5.7, smc 4.1, mana_ib 23.10, ib_srp OFED's), and rests on mlx_compat alone.
 # What asks for it finds it loaded, and does without RDMA.
 SERVES = {
     "efa": "EFA",
