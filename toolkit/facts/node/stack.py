@@ -90,8 +90,8 @@ class Stack(Fabric):
 
     @fact
     def unsupported_gpus(self) -> dict[str, bool]:
-        """GPUs that the driver does not drive, says a loose kernel log; by address."""
-        return parse_unsupported(self._loose_log())
+        """GPUs that the driver does not drive, says the kernel log; by address."""
+        return parse_unsupported(self._text("dmesg").split("\n")) if self._given("dmesg") else {}
 
     @fact
     def unstarted_gpus(self) -> tuple[Trouble, ...]:
