@@ -345,7 +345,7 @@ def _width(word: str) -> int:
 REFUSED: list[tuple[str, Callable[[], object], str]] = [
     ("half-of-the-gpus", lambda: parse_kube_node(_node(GPU_8[:-20])), "GPUs of n"),
     ("a-note-of-another", lambda: parse_build_id("x", NOTE.replace(b"GNU", b"BSD")), "build id"),
-    ("a-note-of-another-kind", lambda: parse_build_id("x", NOTE[:8] + NOTE[12:]), "build id"),
+    ("a-note-of-another-kind", lambda: parse_build_id("x", NOTE[:8] + b"\1" + NOTE[9:]), "id of x"),
     ("a-note-that-is-cut", lambda: parse_build_id("x", NOTE[:-1]), NOTE[:-1].hex()),
     ("a-limit-of-words", lambda: parse_leader(f"{LIMIT}much\n"), "limits"),
     ("a-node-of-no-path", lambda: parse_opened("uverbs0 ok\n"), "uverbs0"),

@@ -49,8 +49,10 @@ def one(name: str, value: Raw, values: Values = (), vendor: str = "", **more: ob
                      id="the-upper-bound"),
         pytest.param(one("MmioLimit", 8, LowerBound=4), Wish(Meaning.NUMBER, 4), 4,
                      id="the-lower-bound"),
-        pytest.param(one("MmioLimit", 8, LowerBound=2, ScalarIncrement=4),
-                     Wish(Meaning.NUMBER, 10), 10, id="two-steps-up"),
+        pytest.param(
+            one("MmioLimit", 8, LowerBound=2, ScalarIncrement=4), Wish(Meaning.NUMBER, 10), 10,
+            id="two-steps-up",
+        ),
         pytest.param(one("MmioLimit", 8, ScalarIncrement=4), Wish(Meaning.NUMBER, 12), 12,
                      id="a-step-from-zero"),
         pytest.param(one("MmioLimit", 8, ScalarIncrement=0), Wish(Meaning.NUMBER, 9), 9,

@@ -202,7 +202,7 @@ def _cpu(row: dict[str, Any]) -> CpuClass:
 
 
 def _range(name: str, bounds: list[float]) -> Range:
-    low, value, high = (float(each) for each in bounds)
+    low, value, high = map(float, bounds)
     if not 0 <= low <= value <= high:
         raise ValueError(f"throughput: {name}: {low:g} <= {value:g} <= {high:g} does not hold")
     return Range(value, low, high)

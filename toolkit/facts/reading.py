@@ -231,18 +231,14 @@ def _devinfo(text: str) -> bool:
     return len(parts) == 1 or bool(_LAYER.search(parts[-1]))  # one: it says that there is none
 
 
-def _params(text: str) -> bool:
-    """In the order of nv-reg.h, with strings last, that of RmMsg among them."""
-    return "ResmanDebugLevel: " in text and "\nRmMsg: " in text
-
-
 _WHOLE: dict[str, Callable[[str], bool]] = {
     "nvidia-smi-q": _smi_query,
     "nvidia-smi-table": lambda text: bool(_TABLE_PROCESSES.search(text)),
     "dcgmi-diag": _diag,
     "ibstat": _ibstat,
     "ibv-devinfo": _devinfo,
-    "nvidia-params": _params,
+    # In the order of nv-reg.h, with strings last, that of RmMsg among them.
+    "nvidia-params": lambda text: "ResmanDebugLevel: " in text and "\nRmMsg: " in text,
 }
 
 

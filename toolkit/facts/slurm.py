@@ -204,11 +204,8 @@ def parse_nodesets(text: str) -> dict[str, tuple[str, str]]:
     found = {}
     for raw in joined.split("\n"):
         line = raw.partition("#")[0].strip()
-        words = {
-            key.lower(): value
-            for key, equals, value in (each.partition("=") for each in line.split())
-            if equals
-        }
+        pairs = (each.partition("=") for each in line.split())
+        words = {key.lower(): value for key, _, value in pairs}
         if line.lower().startswith("nodeset=") and words["nodeset"]:
             found[words["nodeset"]] = (words.get("nodes", ""), words.get("feature", ""))
     return found

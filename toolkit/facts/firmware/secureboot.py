@@ -11,7 +11,7 @@ from errno import ENOSPC
 from hashlib import sha1
 
 from toolkit.errors import NoEvidence, Unparsable
-from toolkit.evidence import Evidence, State
+from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.boot.kernel import parse_lockdown
 from toolkit.facts.lines import blocks, rows
 
@@ -256,9 +256,7 @@ def parse_said_signers(text: str) -> dict[str, str]:
     """
     found = (_SIGNED_BY.fullmatch(line.strip()) for line in text.split("\n"))
     return {
-        row[1].replace("-", "_"): re.split(r"\s{2,}|\s*[←<#]", row[2])[0].strip()
-        for row in found
-        if row
+        row[1].replace("-", "_"): re.split(r"\s{2,}|\s*[←<#]", row[2])[0] for row in found if row
     }
 
 
@@ -323,7 +321,7 @@ def parse_mok(evidence: Evidence) -> Mok:
         fingerprint=sha1(der, usedforsecurity=False).hexdigest() if der else "",
         enrolment=parse_test_key(_said(evidence, "test-key")) if asked else None,
         waiting=tuple(each.replace(":", "").lower() for each in waiting),
-        said=_trouble(evidence, act) if act else "",
+        said=_refusal(evidence.frame(act)) if act else "",
         after=parse_test_key(_said(evidence, "test-key-after")) if act else None,
     )
 
@@ -355,10 +353,7 @@ def _said(evidence: Evidence, key: str) -> str:
     return frame.text if frame.state is State.FAILED else evidence.text(key)
 
 
-def _trouble(evidence: Evidence, key: str) -> str:
+def _refusal(frame: Frame) -> str:
     """Why the request was not taken, in mokutil's own words; "" where it was."""
-    frame = evidence.frame(key)
-    if frame.state is State.OK:
-        return ""
-    lines = [line.strip() for line in frame.text.split("\n") if line.strip()]
-    return lines[-1] if lines else frame.trouble
+    said = frame.text.strip().rpartition("\n")[2].strip() or frame.trouble
+    return "" if frame.state is State.OK else said

@@ -82,15 +82,13 @@ def xids(lines: Iterable[str]) -> tuple[Trouble, ...]:
 
     One that names an earlier Xid as its cause stands for that where the log has lost it.
     """
-    told = tuple(_xid(line) for line in lines if _ANY_XID.search(line))
-    return tuple(_cause(each, {one.number for one in told}) for each in told)
-
-
-def _cause(each: Trouble, numbers: set[int]) -> Trouble:
-    before = _PREVIOUS.search(each.text)
-    if before is None or (number := int(before[1])) in numbers:
-        return each
-    return replace(each, number=number, sick=_xid_sick(number, ""))
+    told = [_xid(line) for line in lines if _ANY_XID.search(line)]
+    numbers = {each.number for each in told}
+    for at, each in enumerate(told):
+        before = _PREVIOUS.search(each.text)
+        if before and (number := int(before[1])) not in numbers:
+            told[at] = replace(each, number=number, sick=_xid_sick(number, ""))
+    return tuple(told)
 
 
 def uvm_troubles(lines: Iterable[str]) -> tuple[Trouble, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from posixpath import dirname, join, normpath
 
 from toolkit.errors import Unparsable
 from toolkit.facts.lines import rows
@@ -83,7 +84,7 @@ def parse_ofed_folders(sources: str, symvers: dict[str, str], *, leftover: bool)
         if not arrow:
             folders.add(path)
         else:
-            links[path] = target if target.startswith("/") else _joined(path, target)
+            links[path] = normpath(join(dirname(path), target))
     folders |= {path.rpartition("/")[0] for path in symvers if path.startswith(f"{OFA}/")}
     # A link's own Module.symvers is found through it: it names no folder of its own.
     # A link to a link, as update-alternatives makes them, ends where the last one points.
@@ -94,16 +95,6 @@ def parse_ofed_folders(sources: str, symvers: dict[str, str], *, leftover: bool)
             end = links.get(end, end)
         ends[link] = end
     return OfedFolders(frozenset(folders - set(links)), ends, symvers, leftover)
-
-
-def _joined(link: str, target: str) -> str:
-    parts = link.split("/")[:-1]
-    for part in target.rstrip("/").split("/"):
-        if part == "..":
-            parts = parts[:-1]
-        elif part not in {"", "."}:
-            parts.append(part)
-    return "/".join(parts)
 
 
 def parse_unit(text: str) -> dict[str, str]:

@@ -43,11 +43,8 @@ class Command:
     def asks_control(self) -> bool:
         """Whether ACS control is all that it names, so that answers can be of nothing else."""
         named = [each.partition("=")[0] for each in self.registers]
-        return bool(named) and all(map(_CONTROL.fullmatch, named)) and not self._only_writes
-
-    @property
-    def _only_writes(self) -> bool:
-        return all("=" in each for each in self.registers)
+        reads = any("=" not in each for each in self.registers)
+        return reads and all(map(_CONTROL.fullmatch, named))
 
     @property
     def writes(self) -> bool:
@@ -58,7 +55,7 @@ class Command:
     def ends_with_write(self) -> bool:
         """Whether it writes ACS control behind the last that it reads of it."""
         ours = [each for each in self.registers if _NEAR.fullmatch(each.partition("=")[0])]
-        return bool(ours) and _written(ours[-1])
+        return any(map(_written, ours[-1:]))
 
     @property
     def bridges(self) -> list[str]:

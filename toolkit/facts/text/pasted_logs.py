@@ -152,7 +152,9 @@ def _sections(text: str) -> list[_Open]:
             parts.append(_Open("", ruled=True))
             heading = True
         elif heading and line.strip():
-            parts[-1].command = _headed(line.strip())
+            named = line.strip().removeprefix("*** ").removesuffix(":")
+            file = named.startswith("/") and not _PROGRAM.fullmatch(named)
+            parts[-1].command = f"cat {named}" if file else named
             heading = False
         elif line.startswith("uname: "):  # of its head
             parts += [_Open("uname -a", [line], ruled=True), _Open("", ruled=True)]
@@ -161,14 +163,6 @@ def _sections(text: str) -> list[_Open]:
         elif not line.startswith("*** ls: "):
             parts[-1].lines.append(line)
     return parts
-
-
-def _headed(line: str) -> str:
-    """The command that a heading names, as one would type it; "*** PATH" is a file."""
-    named_ = line.removeprefix("*** ").removesuffix(":")
-    if named_.startswith("/") and not _PROGRAM.fullmatch(named_):
-        return f"cat {named_}"
-    return named_
 
 
 def _marked(line: str, *, first: bool) -> str:
