@@ -34,7 +34,7 @@ from toolkit.demo.create import environment, run
 
 _CHUNK = 32768  # bytes; no more than one SSH packet holds
 _DOWN_S = 0.3  # a reboot lasts no less
-_GRACE_S = 5.0  # how long commands may go on once nobody holds the server any more
+GRACE_S = 5.0  # how long commands may go on once nobody holds the server any more
 
 
 _Handlers = dict[int, Callable[[paramiko.Channel, paramiko.Message], None]]
@@ -91,7 +91,7 @@ class Server:
                         target=self._connection, args=(key.data, connection), daemon=True
                     ).start()
 
-    def stop(self, grace_s: float = _GRACE_S) -> None:
+    def stop(self, grace_s: float = GRACE_S) -> None:
         """Let go of all clients, and of commands that have not ended within ``grace_s``."""
         self._stopped.set()
         self._wake.send(b"x")
@@ -255,14 +255,11 @@ class _Login(paramiko.ServerInterface):
         return "publickey"
 
     def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:
-        if username == self._user and key == self._client_key:
-            return AUTH_SUCCESSFUL
-        return AUTH_FAILED
+        known = username == self._user and key == self._client_key
+        return AUTH_SUCCESSFUL if known else AUTH_FAILED
 
     def check_channel_request(self, kind: str, chanid: int) -> int:  # noqa: ARG002  # likewise
-        if kind == "session":
-            return OPEN_SUCCEEDED
-        return OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED
+        return OPEN_SUCCEEDED if kind == "session" else OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
         self.asked[channel.get_id()] = command

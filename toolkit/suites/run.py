@@ -15,7 +15,7 @@ from toolkit import __version__
 from toolkit.checks.check import Check, Status, Verdict
 from toolkit.errors import ExitCode, worst
 from toolkit.groups import Wants
-from toolkit.report.document import Json
+from toolkit.report.document import Json, picked
 from toolkit.verbs.access import Access
 from toolkit.want import Selection
 
@@ -77,13 +77,7 @@ def verified_document(
         "exit_code": int(code),
         "summary": dict(sorted(Counter(each.status for each in cases).items())),
         "cases": [
-            {
-                "host": each.host,
-                "name": each.name,
-                "check": each.check or None,
-                "status": each.status,
-                "message": each.message,
-            }
+            {**picked(each, "host name check status message"), "check": each.check or None}
             for each in cases
         ],
     }

@@ -23,11 +23,12 @@ from toolkit.errors import LoginError
 from toolkit.evidence import Evidence
 from toolkit.expect import ExpectKey, read_expect
 from toolkit.facts.node.node import Node
-from toolkit.features.expect.cli import had_saved, text
+from toolkit.features.expect.cli import had_of, text
 from toolkit.groups import resolved
 from toolkit.hosts.host import NOTHING
 from toolkit.node.collect import probe_script
 from toolkit.verbs.doctor import examine_saved
+from toolkit.verbs.each import on_saved
 from toolkit.want import Want
 
 TODAY = date(2026, 11, 22)
@@ -97,7 +98,7 @@ ODD = {"node017", "node099", "node200"}
 
 @pytest.fixture(scope="module")
 def kinds(fleet: dict[str, Evidence]) -> tuple[Learned, ...]:
-    return learn([each.get() for each in had_saved(fleet.items())])
+    return learn([each.get() for each in on_saved(fleet.items(), had_of)])
 
 
 def test_two_hundred_nodes_are_three_kinds_whatever_they_are_called(

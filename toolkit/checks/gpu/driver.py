@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.kernel.build_failures import why_not_inserted
@@ -11,6 +11,7 @@ from toolkit.checks.modules.fixes import open_driver, reload
 from toolkit.errors import NoEvidence
 from toolkit.facts.gpu.driver import Flavor, option_values
 from toolkit.facts.node.node import Node
+from toolkit.facts.pci.functions import PciFunction
 from toolkit.facts.versions import Version
 from toolkit.plural import counted
 from toolkit.want import PeerPath, Want
@@ -47,15 +48,26 @@ def present(node: Node, want: Want) -> Finding:
     if not wrong:
         return passed(f"{counted(len(gpus), 'GPU')}")
     drivers = sorted({gpu.driver or "no driver" for gpu in wrong})
-    return failed(
+    return _refused(node, wrong) or failed(
         f"{len(wrong)} of {len(gpus)} GPUs: {', '.join(drivers)}",
         expected="driver nvidia on every GPU",
         details=tuple(f"{gpu.address}: {gpu.driver or 'no driver'}" for gpu in wrong),
     )
 
 
+def _refused(node: Node, without: Collection[PciFunction]) -> Finding | None:
+    """Where the log has said that the driver does not drive those that have none."""
+    try:
+        said = node.unsupported_gpus
+    except NoEvidence:
+        return None
+    odd = {gpu.address: said[gpu.address] for gpu in without if gpu.address in said}
+    return _unsupported(odd) if odd else None
+
+
 def _by_log(node: Node) -> Finding | None:
-    if odd := node.unsupported_gpus:
+    """What a loose kernel log says of GPUs that the driver does not take, or cannot start."""
+    if not node.probed and (odd := node.unsupported_gpus):
         return _unsupported(odd)
     if not (ill := node.unstarted_gpus):
         return None

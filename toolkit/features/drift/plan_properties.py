@@ -138,12 +138,8 @@ def _cell(ids: tuple[str, ...], describe: Describe, here: Here) -> Cell:
     if worst is DriftStanding.NONE:
         return Cell()
     said = next(each for each in known if here.standing(each) is worst)
-    text = _described(describe, here.node) if worst is DriftStanding.SAME else ""
+    text = read_or(lambda: describe(here.node.fresh()), "") if worst is DriftStanding.SAME else ""
     return Cell(text or said.finding.found, worst)
-
-
-def _described(describe: Describe, node: Node) -> str:
-    return read_or(lambda: describe(node.fresh()), "")
 
 
 def _hint(ids: tuple[str, ...], here: Here) -> str:

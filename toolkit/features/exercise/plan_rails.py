@@ -32,7 +32,7 @@ class ExerciseNode:
 
     @property
     def tools(self) -> frozenset[str]:
-        return frozenset(line.split(" ")[0] for line in _lines(self.look, "exercise-tools") if line)
+        return frozenset(line.split(" ")[0] for line in _lines(self.look, "exercise-tools"))
 
     @property
     def uuids(self) -> dict[str, str]:

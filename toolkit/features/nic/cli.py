@@ -100,7 +100,10 @@ def _request(session: Session) -> NicRequest:
     if said.flag("apply") and not (wish or undo):
         raise UsageError("--apply without --set", hint="say what to change: --set ATS_ENABLED=off")
     wants = session.wants()
-    role = _role(said.text("role"))
+    text = said.text("role")
+    if text and text not in list(Role):
+        raise UsageError(f"--role {text!r}", hint=f"one of {', '.join(Role)}")
+    role = Role(text) if text else None
 
     def want(host: str) -> Want:
         found = wants.of(host)
@@ -112,12 +115,6 @@ def _request(session: Session) -> NicRequest:
         return NicRequest(want)
     named, profile = read_wishes(wish)
     return NicRequest(want, named, profile)
-
-
-def _role(text: str) -> Role | None:
-    if text and text not in list(Role):
-        raise UsageError(f"--role {text!r}", hint=f"one of {', '.join(Role)}")
-    return Role(text) if text else None
 
 
 def _tell(

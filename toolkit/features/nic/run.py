@@ -105,7 +105,15 @@ def write_settings(
         text = reach.write_script(now.look, now.reading.plan.words, asked.wait_s, audit)
         witness.keep(now.reading.plan.kept)
         witness.about_to(Phase.APPLYING)
-        return _written(host, now, reach.write(transport, text), asked)
+        after = reach.write(transport, text)
+        told = _judged(host, reach.again(now.look, after), now.reading.role, asked)
+        steps = [f"wrote {each}" for each in now.reading.plan.edits if each not in told.plan.edits]
+        failures = [
+            f"{each.source}: {why}" for each in reach.written(after) if (why := reach.failed(each))
+        ]
+        if not failures and told.plan.edits:
+            failures = [f"was written, and is not there: {', '.join(map(str, told.plan.edits))}"]
+        return replace(told, steps=tuple(steps), failed="; ".join(failures))
 
     counted = replace(how, agreed=replace(how.agreed, alone=True))
     rolled = on_each_counted(meant, "writing settings", work, counted, well=_well)
@@ -115,18 +123,6 @@ def write_settings(
 
 def _well(done: NicReading) -> bool:
     return not done.failed and not done.plan.edits
-
-
-def _written(host: Host, now: NicLook, after: Evidence, asked: NicRequest) -> NicReading:
-    """The cards as they are then, and what the tool said."""
-    told = _judged(host, reach.again(now.look, after), now.reading.role, asked)
-    steps = [f"wrote {each}" for each in now.reading.plan.edits if each not in told.plan.edits]
-    failures = [
-        f"{each.source}: {why}" for each in reach.written(after) if (why := reach.failed(each))
-    ]
-    if not failures and told.plan.edits:
-        failures = [f"was written, and is not there: {', '.join(map(str, told.plan.edits))}"]
-    return replace(told, steps=tuple(steps), failed="; ".join(failures))
 
 
 def kept_by(runs: Path, name: str) -> Mapping[str, tuple[NicWish, ...]]:
