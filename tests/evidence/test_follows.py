@@ -114,6 +114,11 @@ ALONE: list[tuple[str, Mapping[str, Override], Board]] = [
      UNDRIVEN.but(GPUS[0], driver="nouveau")),
     # It is on disk for this kernel, whatever DKMS says of it.
     ("nvidia.present", {**NO_NVIDIA, "dkms-status": NONE_BUILT["dkms-status"]}, UNDRIVEN),
+    # So is what lockdown has of a driver that is not wanted there, and what keeps another module.
+    ("nvidia.present", {**NO_NVIDIA, "lockdown": "none [integrity] confidentiality\n"},
+     UNDRIVEN.but(GPUS[0], driver="nouveau")),
+    ("nvidia.present", {**NO_NVIDIA, "modprobe-config": "blacklist mlx5_ib\n"}, UNDRIVEN),
+    ("nvidia.present", {"modprobe-config": "blacklist nvidia\n"}, UNDRIVEN),  # and it is loaded
     # Of both errors one is no want of a driver.
     ("peermem.unknown_symbol", {**NONE_BUILT, "dmesg":
      str(refused("nvidia_p2p_get_pages", -2)["dmesg"]) + str(refused(REGISTER, -22)["dmesg"])},
