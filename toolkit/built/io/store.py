@@ -321,10 +321,7 @@ class Store:
 
 
 def _refuse_strangers(folder: Path) -> None:
-    """Whoever can write here decides what kernels load.
-
-    :raises UsageError: somebody else can.
-    """
+    """Whoever can write here decides what kernels load."""
     about = folder.stat()
     if about.st_uid not in {os.geteuid(), 0}:
         raise UsageError(

@@ -141,7 +141,6 @@ def _beside(
     that does not answer may be down, and is no reason not to plan.
 
     :returns: the role, and remarks.
-    :raises AnotherMachine: a change was asked for, and the BMC is not this node's.
     """
     role, plans = asking.want.role, asking.asked is not None or bool(asking.back)
     if role is not None and not plans:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -170,10 +170,7 @@ class _Turn:
         self.steps += [f"sent {each}" for each in edits]
 
     def _taken_on(self, now: BiosReading) -> None:
-        """What was sent is pending, or in force, as the BMC itself tells.
-
-        :raises ApplyError: it is not, whatever was answered.
-        """
+        """What was sent is pending, or in force, as the BMC itself tells."""
         lost = [each for each in self.sent.values() if not coming(now, each)]
         if lost and not (self.answer and self.answer.job):
             raise ApplyError(
@@ -198,10 +195,14 @@ class _Turn:
         """
         due = {**self.sent, **{each.name: each for each in before[0].plan.owed}}
         reset.begin()
+
+        def look() -> BiosReading:
+            evidence = before[1].plus(self.line.ask(lambda bmc: bmc.active()))
+            return judged(self.host.name, evidence, self.work.asking, before[0].role)
+
         watch = ResetWatch(
-            self.host.name, self.line, reset, self.work.consent, due, self._look_quietly(before),
-            self.answer, self._note,
-        )  # fmt: skip
+            self.host.name, self.line, reset, self.work.consent, due, look, self.answer, self._note
+        )
         consent = self.work.consent
         if not wait_until(watch.stirred, consent.graceful_s, consent.poll_s):
             reset.harder()
@@ -220,13 +221,6 @@ class _Turn:
         told = f"; not in force: {names(missed)}" if missed else ""
         self.steps.append(f"reset by {reset.kind}{told}")
         return now, missed
-
-    def _look_quietly(self, before: tuple[BiosReading, Evidence]) -> Callable[[], BiosReading]:
-        def look() -> BiosReading:
-            evidence = before[1].plus(self.line.ask(lambda bmc: bmc.active()))
-            return judged(self.host.name, evidence, self.work.asking, before[0].role)
-
-        return look
 
     def _about_to(self, phase: Phase, boot_id: str = "") -> None:
         self.work.journal.add(Event(self.host.name, phase.value, boot_id=boot_id))

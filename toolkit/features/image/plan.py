@@ -86,11 +86,7 @@ def _next_boot(node: Node) -> tuple[str, tuple[str, ...] | None]:
 
 
 def _hashes(text: str) -> dict[str, FileEntry]:
-    """ "SHA256 MODE PATH" lines, by path.
-
-    :raises NoEvidence: where a file is there and could not be read.
-    :raises Unparsable: at a line of another shape, or a path that no passport can name.
-    """
+    """ "SHA256 MODE PATH" lines, by path."""
     found = {}
     for number, line in enumerate(text.split("\n")[:-1], start=1):
         if line.startswith("unread "):

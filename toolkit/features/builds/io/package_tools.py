@@ -110,10 +110,7 @@ def write(data: bytes, target: Path) -> Path:
 
 @contextmanager
 def _scratch(out: Path) -> Iterator[Path]:
-    """A folder of our own beside the packages, gone at the end.
-
-    :raises PackingError: where that place cannot be written to, or is full.
-    """
+    """A folder of our own beside the packages, gone at the end."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".gdr-package-", dir=out) as made:

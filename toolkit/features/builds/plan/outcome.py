@@ -46,19 +46,17 @@ def read_outcome(text: str, inputs: Inputs) -> Built | BuildFailure:
     """
     try:
         evidence = Evidence.parse(text)
-        return _unfinished(evidence, text, inputs) or _built(evidence, inputs)
+        for step in STEPS:
+            frame = evidence.frames.get(step)
+            if frame is None:
+                return _cut(inputs, step, text, evidence)
+            if frame.state is not State.OK:
+                return _stopped(inputs, frame, evidence)
+        if not evidence.complete:
+            return _cut(inputs, STEPS[-1], text, evidence)
+        return _built(evidence, inputs)
     except Unparsable as why:
         return _failure(inputs, STEPS[-1], str(why), text.split("\n"))
-
-
-def _unfinished(evidence: Evidence, text: str, inputs: Inputs) -> BuildFailure | None:
-    for step in STEPS:
-        frame = evidence.frames.get(step)
-        if frame is None:
-            return _cut(inputs, step, text, evidence)
-        if frame.state is not State.OK:
-            return _stopped(inputs, frame, evidence)
-    return None if evidence.complete else _cut(inputs, STEPS[-1], text, evidence)
 
 
 def _built(evidence: Evidence, inputs: Inputs) -> Built | BuildFailure:

@@ -13,7 +13,7 @@ from enum import StrEnum
 from toolkit.built.plan.model import Part
 from toolkit.compat.reader import Compat, Confidence
 from toolkit.errors import ExitCode, Unparsable
-from toolkit.facts.modules.build_env import Compiler, Ground, GroundKernel, parse_cc_version
+from toolkit.facts.modules.build_env import Ground, GroundKernel, parse_cc_version
 from toolkit.features.builds.plan.graph import BlockedPart, BuildGraph, BuildStep
 
 _OPEN = "Dual MIT/GPL"  # the licence that the open modules declare
@@ -158,17 +158,13 @@ def _compiler(kernel: GroundKernel) -> Iterator[Reason]:
         )
         yield Reason(CompileAnswer.WILL_NOT, found, _COMPILERS, Confidence.MEDIUM, hint)
     elif here.major != needed.major:
-        yield from _newer(kernel, here, needed, hint)
-
-
-def _newer(kernel: GroundKernel, here: Compiler, needed: Compiler, hint: str) -> Iterator[Reason]:
-    found = f"{here} is here, and {needed} built the kernel"
-    plugins = kernel.config.get("CONFIG_GCC_PLUGINS") == "y"
-    if plugins and kernel.config.get("CONFIG_RANDSTRUCT", "n") == "y":
-        found += ", whose plugins want the same one"
-        yield Reason(CompileAnswer.WILL_NOT, found, _COMPILERS, Confidence.MEDIUM, hint)
-    else:
-        yield Reason(None, f"{found}: it only warns", _COMPILERS, Confidence.MEDIUM)
+        found = f"{here} is here, and {needed} built the kernel"
+        plugins = ("CONFIG_GCC_PLUGINS", "CONFIG_RANDSTRUCT")
+        if all(kernel.config.get(option) == "y" for option in plugins):
+            found += ", whose plugins want the same one"
+            yield Reason(CompileAnswer.WILL_NOT, found, _COMPILERS, Confidence.MEDIUM, hint)
+        else:
+            yield Reason(None, f"{found}: it only warns", _COMPILERS, Confidence.MEDIUM)
 
 
 def _rows(ground: Ground, step: BuildStep, compat: Compat) -> Iterator[Reason]:

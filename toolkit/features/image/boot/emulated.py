@@ -40,7 +40,7 @@ class Emulated:
 
     machine: QemuMachine
     name: str
-    _child: subprocess.Popen[bytes] | None = field(default=None, init=False)
+    _child: subprocess.Popen[bytes] = field(init=False)  # within the block
 
     def __enter__(self) -> Self:
         """Switch it on.
@@ -64,10 +64,9 @@ class Emulated:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._child is not None:
-            with suppress(ProcessLookupError):
-                self._child.kill()
-            self._child.wait()
+        with suppress(ProcessLookupError):
+            self._child.kill()
+        self._child.wait()
 
     @property
     def console(self) -> str:
@@ -99,7 +98,7 @@ class Emulated:
         raise self.trouble(f"nobody answers on its SSH port within {limit_s:.0f} s", _NO_LOGIN)
 
     def _refuse_the_end(self) -> None:
-        if self._child is not None and self._child.poll() is not None:
+        if self._child.poll() is not None:
             said = (self.machine.folder / "qemu").read_text(errors="replace").strip()
             ended = f"QEMU ended with {self._child.returncode}" + f": {said[-300:]}" * bool(said)
             raise self.trouble(ended, "the machine switched itself off, or panicked")
