@@ -210,6 +210,43 @@ def test_two_boards_have_a_firmware_each() -> None:
     assert read_expect(own) == kind.expect
 
 
+def test_a_board_with_two_versions_has_no_firmware_that_a_file_could_name() -> None:
+    lines = INFINIBAND.replace("mlx5_1/fw_ver:28.43.2026", "mlx5_1/fw_ver:28.39.1002")
+    (kind,) = learn([of("gpu1", {"infiniband": lines})])
+    assert kind.expect[ExpectKey.FIRMWARE] is None
+
+
+@pytest.mark.parametrize(
+    ("key", "frames", "value"),
+    [
+        (ExpectKey.RATE, {"infiniband": INFINIBAND.replace("400 Gb", "2.5 Gb")}, 2.5),
+        (ExpectKey.LINK_LAYER, {}, "InfiniBand"),
+        (
+            ExpectKey.LINK_LAYER,
+            {"infiniband": INFINIBAND.replace("layer:InfiniBand", "layer:Ethernet", 1)},
+            None,
+        ),
+    ],
+)
+def test_one_value_is_one_that_all_of_a_node_have(
+    key: ExpectKey, frames: dict[str, Override], value: object
+) -> None:
+    (kind,) = learn([of("gpu1", frames)])
+    assert kind.expect[key] == value
+
+
+def test_a_quarter_of_a_machine_s_nodes_are_a_kind_and_fewer_are_not() -> None:
+    four = [of(f"gpu{n}", board=ONE_GPU if n < 2 else BOARD) for n in range(8)]
+    assert [len(each.hosts) for each in learn(four)] == [6, 2]
+    assert [len(each.hosts) for each in learn([*four, of("gpu8")])] == [9]
+
+
+def test_who_tells_of_no_gpus_at_all_is_a_kind_like_any_other() -> None:
+    (kind,) = learn([of("gpu1", {"pci": TIMEOUT}), of("gpu2", {"pci": TIMEOUT})])
+    assert kind.expect[ExpectKey.GPUS] is None
+    assert kind.hosts == ("gpu1", "gpu2")
+
+
 def test_what_is_written_is_read_as_what_was_learned(kinds: tuple[Learned, ...]) -> None:
     groups = tomllib.loads(text(kinds, ()))["group"]
     assert [read_expect(each["expect"]) for each in groups] == [each.expect for each in kinds]

@@ -63,6 +63,8 @@ def test_a_node_is_reached_at_its_address_unless_the_site_knows_better() -> None
     assert found.hosts["login"].address == ""
     assert found.hosts["gpu2"] == Host("gpu2", "192.0.2.2", "ops", 2222)
     assert [each.name for each in select("@g", found)] == ["gpu2"]  # x is no node of Slurm's
+    bare = inventory_of(SITE, Inventory({"gpu1": Host("gpu1", user="ops")}, {}))
+    assert (bare.hosts["gpu1"].address, bare.hosts["gpu1"].user) == ("10.0.0.1", "ops")
 
 
 def test_a_host_that_slurm_does_not_know_is_refused() -> None:

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from toolkit.compat.gpus import XidAction, xid_row
+from toolkit.facts.gpu.driver import normal_address
 
 _ADDRESS = r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}"
 # "(PCI:0000:1b:00)", "(0000:03:00)" of old drivers, "(PCI:0000:00:05 GPU-I:05)" of a MIG instance.
@@ -73,8 +74,7 @@ def when(line: str) -> str:
 
 def _function(address: str) -> str:
     """As sysfs writes it: the GPU is the first function of its device."""
-    domain, _, rest = address.lower().partition(":")
-    return f"{int(domain, 16):04x}:{rest if '.' in rest else f'{rest}.0'}"
+    return normal_address(address if "." in address else f"{address}.0")
 
 
 def xids(lines: Iterable[str]) -> tuple[Trouble, ...]:

@@ -6,11 +6,14 @@ nvidia-peermem.Kbuild; mlnx-ofa_kernel ofed_scripts/openibd; systemctl(1), show.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from toolkit.errors import Unparsable
+from toolkit.facts.lines import rows
 
 OFA = "/usr/src/ofa_kernel"
+_PROPERTY = re.compile(r"([^=]*)=(.*)")
 LEFTOVER = "/var/lib/dkms/mlnx-ofed-kernel"
 
 
@@ -108,12 +111,7 @@ def parse_unit(text: str) -> dict[str, str]:
 
     :raises Unparsable: at a line that is none, or without ActiveState.
     """
-    values = {}
-    for number, line in enumerate(text.split("\n")[:-1], start=1):
-        key, equals, value = line.partition("=")
-        if not equals:
-            raise Unparsable("systemctl show", line, number)
-        values[key] = value
+    values = {row[1]: row[2] for row in rows(text, _PROPERTY, "systemctl show")}
     if "ActiveState" not in values:
         raise Unparsable("systemctl show", "no ActiveState")
     return values

@@ -117,9 +117,8 @@ def writes_control(command: str) -> bool:
 
 # ACS control registers as ``setpci -s BRIDGE ECAP_ACS+6.w`` prints them.
 # Source, as read: pciutils setpci.c, exec_op: four digits a register; with -v its place stands
-# before
-# them and, where they were read and not written, a sign of equality. What has no such capability,
-# or whose capabilities only root may read, is an error. Loops print the address before it.
+# before them and, where they were read and not written, a sign of equality. What has no such
+# capability, or whose capabilities only root may read, is an error. Loops print the address first.
 _TOLD = re.compile(
     rf"[ \t]*{ADDRESS}[ :]*(\(ecap 000d @(\w+)\) @(\w+) =|E?CAP_?ACS\S*)?"
     r"[ :=]+([0-9a-f]{4})[ \t]*"
@@ -169,7 +168,6 @@ def _as_left(commands: Iterable[Command]) -> list[tuple[str, int]]:
 
 
 def _values(command: Command) -> list[tuple[str, int]]:
-    """Registers of ACS control among the answers to one command."""
     found, bare = [], []
     for line in command.said:
         if (told := _TOLD.fullmatch(line)) and _is_control(told, asked=command.asks_control):

@@ -27,9 +27,8 @@ from toolkit.facts.kinds import BY_NAME, Kind, commanded, parted, plain, recogni
 from toolkit.facts.text.dressed import EDGE, undressed
 
 # "# lspci", "> lspci", "+ lspci", "=== lspci ===": each also opens or rules off what is no command.
-_MARKED = re.compile(
-    r"(?:#+|\++|[%>]|[=*-]{2,})\s*(?=[^\s#+%=*-])"
-)  # a heading, or what set -x echoes
+# A heading, or what set -x echoes.
+_MARKED = re.compile(r"(?:#+|\++|[%>]|[=*-]{2,})\s*(?=[^\s#+%=*-])")
 _RULE_BEHIND = re.compile(r"(?<![=*-])[=*-]{2,}$")
 _TYPED = re.compile(
     r"\S+(?: (?:status|topo -\w+|nvlink -+\w+|diag -.*|[-|/].*))?|modinfo [\w-]+"
@@ -210,7 +209,8 @@ def frames_of(text: str, source: str, kind: Kind | None = None) -> list[Frame]:
             before = _ended(answers.get("", "")) if part.loose else ""
             answers[part.command + _FOLLOWED if whole else part.command] = before + body
             if name in _TALKS:
-                talks.setdefault(name, []).append((part.command, _typed(part) + _ended(body)))
+                asked = f"{'#' if part.by_root else '$'} {part.command}\n" if part.command else ""
+                talks.setdefault(name, []).append((part.command, asked + _ended(body)))
     for name, answers in texts.items():
         if name not in _LOGS and _asked_anew(answers):
             del answers[""]
@@ -232,10 +232,6 @@ def _joined(answers: dict[str, str], talk: list[tuple[str, str]] | None) -> str:
     if talk is None:
         return "".join(map(_ended, answers.values()))
     return "".join(body for command, body in talk if command in answers)
-
-
-def _typed(part: Said) -> str:
-    return f"{'#' if part.by_root else '$'} {part.command}\n" if part.command else ""
 
 
 def _asked_anew(answers: dict[str, str]) -> bool:

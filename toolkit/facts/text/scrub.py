@@ -125,9 +125,8 @@ _TOLD = re.compile(
     r"|Admin(?:Name|Email|Phone|OtherInfo)|ServerOtherInfo|ServiceName|ServiceEmail|ServicePhone"
     r'|\w*LocationInfo|PostalAddress|Contacts?)"\s*:\s*")((?:[^"\\]|\\.)+)(")'
 )
-_FIRMWARE = re.compile(
-    r"(?m)^(?:bios|bmc) .*$"
-)  # versions, of the frame bmc, that may look like addresses
+# Versions, of the frame bmc, that may look like addresses.
+_FIRMWARE = re.compile(r"(?m)^(?:bios|bmc) .*$")
 # A MAC without colons in the name of an attribute: MellanoxNetworkAdapter_A088C2C36F6E__Slot15
 _BARE_MAC = re.compile(r"(?<![0-9A-Za-z-])(?=\d*[A-F])([0-9A-F]{12})(?![0-9A-Za-z])")
 

@@ -65,11 +65,13 @@ def write_playbook(
     named = aliases((host.name for host in hosts), {g for host in hosts for g in host.groups})
     values = {"gdr_profile": "profile.toml" if Path(profile).is_file() else profile}
     told = _told(out, reached)
+    # What tells somebody's job from a daemon, for who reads the answer of jobs.sh.
+    rules = {"daemons": sorted(DAEMONS), "work": WORK.pattern, "first_person": FIRST_PERSON}
     texts = {
         "inventory.yml": inventory(hosts, named, _manners(fleet), values, told.bundles),
         "scripts/probe.sh": probe_script(),
         "scripts/jobs.sh": holding_script("occupied"),
-        "scripts/jobs.json": _rules(),
+        "scripts/jobs.json": json.dumps(rules, indent=2) + "\n",
         "scripts/gdr-node": wrapper(),
         "scripts/gdr-node.sudoers": sudoers(),
     }
@@ -139,12 +141,6 @@ def _manners(fleet: Fleet) -> Manners:
     said = fleet.access
     config = str(Path(said.ssh_config).expanduser().absolute()) if said.ssh_config else ""
     return Manners(become=said.become, local=said.transport == "local", ssh_config=config)
-
-
-def _rules() -> str:
-    """What tells somebody's job from a daemon, for who reads the answer of jobs.sh."""
-    rules = {"daemons": sorted(DAEMONS), "work": WORK.pattern, "first_person": FIRST_PERSON}
-    return json.dumps(rules, indent=2) + "\n"
 
 
 def _write(folder: Path, files: dict[str, bytes]) -> None:

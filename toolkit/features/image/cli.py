@@ -185,9 +185,10 @@ def _prepare(
     """Work on it aside, look again, and put it in place where anything has changed."""
     asked.progress.begin("preparing", len(looks))
     try:
-        idle = source.out is None and not any(each.left for each in looks)
-        if idle and _settled(session, seen, looks):
-            return _tell_after(session, seen, [MadeImage(each, each) for each in looks])
+        if source.out is None and not any(each.left for each in looks):
+            passport = passport_for(seen, looks)
+            if has_passport(seen, passport, _signature(session, passport)):
+                return _tell_after(session, seen, [MadeImage(each, each) for each in looks])
         with ExitStack() as stack:
             staged = seen.staged or stack.enter_context(stage(source, progress=asked.progress))
             work = Image(source.path, staged)
@@ -204,12 +205,6 @@ def _prepare(
     if said := unsigned(passport):
         session.remark(said)
     return ended
-
-
-def _settled(session: Session, image: Image, looks: Sequence[Look]) -> bool:
-    """Whether its passport is that of what it is, and signed where that was asked for."""
-    passport = passport_for(image, looks)
-    return has_passport(image, passport, _signature(session, passport))
 
 
 def _signature(session: Session, passport: Passport) -> str:

@@ -251,7 +251,6 @@ class KubeWork:
         )
 
     def _look_again(self, node: str, log: str) -> Planned:
-        """The node as its pod has read it at the end."""
         evidence = next((e.evidence for e in parse_pod_logs(log) if e.node == node), Evidence())
         if not evidence.complete:
             raise NoEvidence(
@@ -330,7 +329,7 @@ def roll_out_pods(
             Standing(down=frozenset(cluster.out()) & frozenset(jobs)),
             {host.name: host for host in hosts},
             Threads(work.take_turn),
-            _well,
+            lambda each: each.value is not None and not each.value.left,
             _ended,
             journal,
             agreed.brakes,
@@ -342,18 +341,13 @@ def roll_out_pods(
 
 def _by_pods_alone(host: Host) -> Transport:
     raise TransportError(
-        f"{host.name}: is reached by pods alone",
-        hint="change it over SSH: provision --hosts",
+        f"{host.name}: is reached by pods alone", hint="change it over SSH: provision --hosts"
     )
 
 
 def _planned(carried: NodeBundle) -> Event:
     detail = json.dumps({"job": carried.name, "bundle": carried.sum})
     return Event(carried.node, Phase.PLANNED.value, detail=detail)
-
-
-def _well(outcome: Outcome[Brought]) -> bool:
-    return outcome.value is not None and not outcome.value.left
 
 
 def _ended(outcome: Outcome[Brought], well: bool) -> Event:

@@ -19,6 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from toolkit.errors import ExitCode, ToolkitError, Unsupported, UsageError
+from toolkit.features.builds.plan.deb import version
 from toolkit.features.builds.plan.packages import Contents, Making, PackedFile, manifest
 
 _LIMIT_S = 900  # of one tool; it only copies and packs
@@ -194,13 +195,9 @@ def _deliver(made: Path, target: Path) -> Path:
 TAR_SCRIPTS = ("install.sh", "uninstall.sh")
 
 
-def tar_version(held: Contents, making: Making) -> str:
-    return f"{held.upstream}-{making.revision}+g{held.digest}"
-
-
 def tar_name(held: Contents, making: Making) -> str:
     """Folder in the tarball, and the tarball's name without ending."""
-    return f"gdr-modules-{held.kernel}_{tar_version(held, making)}_{held.arch}"
+    return f"gdr-modules-{held.kernel}_{version(held, making)}_{held.arch}"
 
 
 def tar_bytes(
@@ -216,7 +213,7 @@ def tar_bytes(
     inside = [PackedFile(f"files/{each.path}", each.data, each.mode) for each in placed]
     inside += [
         PackedFile("list", rows.encode()),
-        PackedFile("manifest.json", manifest(held, tar_version(held, making)).encode()),
+        PackedFile("manifest.json", manifest(held, version(held, making)).encode()),
         *(PackedFile(each, scripts[each].encode(), 0o755) for each in TAR_SCRIPTS),
     ]
     if held.proprietary:

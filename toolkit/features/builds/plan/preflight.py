@@ -139,7 +139,6 @@ def _reasons(ground: Ground, step: BuildStep, compat: Compat) -> Iterator[Reason
 
 
 def _compiler(kernel: GroundKernel) -> Iterator[Reason]:
-    """The compiler that will be taken, beside the one that built the kernel."""
     try:
         here = parse_cc_version(kernel.compiler)
         needed = parse_cc_version(kernel.config.get("CONFIG_CC_VERSION_TEXT", ""))
@@ -173,8 +172,11 @@ def _newer(kernel: GroundKernel, here: Compiler, needed: Compiler, hint: str) ->
 
 
 def _rows(ground: Ground, step: BuildStep, compat: Compat) -> Iterator[Reason]:
-    """What the tables say of that version and that kernel."""
-    inputs, flavour = step.inputs, _flavour(ground, step)
+    inputs = step.inputs
+    source = next((each for each in ground.sources if each.folder == step.source), None)
+    flavour = ""
+    if source is not None and source.licence:
+        flavour = "open" if source.licence == _OPEN else "proprietary"
     hits = compat.compiling(inputs.part, inputs.version, inputs.kernel, flavour)
     for row in hits:
         answer = CompileAnswer.WILL if row.works else CompileAnswer.WILL_NOT
@@ -191,13 +193,6 @@ def _rows(ground: Ground, step: BuildStep, compat: Compat) -> Iterator[Reason]:
         Confidence.HIGH,
         "try it aside: --try" if inputs.part is Part.PEERMEM else "build it: nothing is installed",
     )
-
-
-def _flavour(ground: Ground, step: BuildStep) -> str:
-    source = next((each for each in ground.sources if each.folder == step.source), None)
-    if source is None or not source.licence:
-        return ""
-    return "open" if source.licence == _OPEN else "proprietary"
 
 
 def _notes(kernel: GroundKernel) -> Iterator[Reason]:

@@ -90,7 +90,9 @@ class Emulated:
                 self._refuse_the_end()
                 if self._greets():
                     return passed
-                progress.note(self.name, f"{passed:.0f} s: {self._last_line()}")
+                lines = [line.strip() for line in self.console.split("\n") if line.strip()]
+                last = lines[-1][:100] if lines else "its console is silent"
+                progress.note(self.name, f"{passed:.0f} s: {last}")
                 time.sleep(0.5)
         finally:
             progress.finish()
@@ -117,10 +119,6 @@ class Emulated:
         ):
             return line.recv(4) == b"SSH-"
         return False
-
-    def _last_line(self) -> str:
-        lines = [line.strip() for line in self.console.split("\n") if line.strip()]
-        return lines[-1][:100] if lines else "its console is silent"
 
     def trouble(self, what: str, hint: str) -> TransportError:
         """An error that ends with what the console said last."""
