@@ -16,7 +16,7 @@ import paramiko
 
 from toolkit.demo.create import owes_a_boot
 from toolkit.demo.fleet import client_key_file
-from toolkit.demo.server import GRACE_S, Server, boot
+from toolkit.demo.server import Server, boot
 
 
 def main(arguments: list[str]) -> int:
@@ -37,7 +37,10 @@ def main(arguments: list[str]) -> int:
     serving.start()
     print("".join(f"{name} {port}\n" for name, port in server.ports.items()), flush=True)
     said = sys.stdin.read()  # until whoever started us closes it, or is gone
-    server.stop(grace_s=0 if "quit" in said else GRACE_S)
+    if "quit" in said:
+        server.stop(grace_s=0)
+    else:
+        server.stop()
     serving.join()
     return 0
 

@@ -34,7 +34,7 @@ from toolkit.demo.create import environment, run
 
 _CHUNK = 32768  # bytes; no more than one SSH packet holds
 _DOWN_S = 0.3  # a reboot lasts no less
-GRACE_S = 5.0  # how long commands may go on once nobody holds the server any more
+_GRACE_S = 5.0  # how long commands may go on once nobody holds the server any more
 
 
 _Handlers = dict[int, Callable[[paramiko.Channel, paramiko.Message], None]]
@@ -91,7 +91,7 @@ class Server:
                         target=self._connection, args=(key.data, connection), daemon=True
                     ).start()
 
-    def stop(self, grace_s: float = GRACE_S) -> None:
+    def stop(self, grace_s: float = _GRACE_S) -> None:
         """Let go of all clients, and of commands that have not ended within ``grace_s``."""
         self._stopped.set()
         self._wake.send(b"x")

@@ -156,15 +156,12 @@ def run_suite(
 
 
 def _code(status: int, seen: ExitCode) -> ExitCode:
-    match status:
-        case pytest.ExitCode.OK:
-            return ExitCode.OK
-        case pytest.ExitCode.TESTS_FAILED:
-            # A failure that the ledger does not know is one of the second file: the probe or
-            # a parser disagrees with the node, so nothing that it said can be relied on.
-            return seen if seen is not ExitCode.OK else ExitCode.FAILED
-        case pytest.ExitCode.INTERRUPTED:
-            return ExitCode.INTERRUPTED
-        case pytest.ExitCode.USAGE_ERROR:
-            return ExitCode.USAGE
-    return ExitCode.BUG
+    codes: dict[int, ExitCode] = {
+        pytest.ExitCode.OK: ExitCode.OK,
+        # A failure that the ledger does not know is one of the second file: the probe or
+        # a parser disagrees with the node, so nothing that it said can be relied on.
+        pytest.ExitCode.TESTS_FAILED: seen if seen is not ExitCode.OK else ExitCode.FAILED,
+        pytest.ExitCode.INTERRUPTED: ExitCode.INTERRUPTED,
+        pytest.ExitCode.USAGE_ERROR: ExitCode.USAGE,
+    }
+    return codes.get(status, ExitCode.BUG)

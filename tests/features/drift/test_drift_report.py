@@ -89,7 +89,8 @@ def test_nodes_of_which_nothing_is_wanted_or_known_are_told_apart() -> None:
 
 def test_a_name_of_several_words_stays_in_its_column_and_what_is_waived_says_so() -> None:
     waived, none = Cell("8388608", DriftStanding.WAIVED), Cell()
-    for name, alone in (("locked memory of each service", False), (f"/etc/{'x' * 19}", True)):
+    names = {"locked memory of each service": False, f"/etc/{'x' * 18}": False}
+    for name, alone in (*names.items(), (f"/etc/{'x' * 19}", True)):
         line = DriftLine(DriftTopic.PROPERTY, name, "unlimited", waived, none)
         _, _, first, *_ = text([Outcome("gpu001", Drift((line,)))], PLAIN, verbose=True).split("\n")
         assert ("waived: 8388608" in first) is not alone

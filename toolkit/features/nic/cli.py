@@ -16,7 +16,6 @@ from toolkit.features.nic.run import (
     NicRequest,
     kept_by,
     look,
-    seen,
     to_do,
     write_settings,
 )
@@ -67,8 +66,8 @@ def nic(said: Said) -> ExitCode:
             raise UsageError(what, hint="nothing was done: leave them out of --hosts")
         looked = look(opened, asked)
         if not (planned and said.flag("apply")) or said.dry or broken_off(looked):
-            rolled = Rolled({each.host: seen(each) for each in looked})
-            return _tell(session, list(rolled.outcomes.values()), planned=planned, done=False)
+            seen = [each.map(lambda look: look.reading) for each in looked]
+            return _tell(session, seen, planned=planned, done=False)
         rolled = _write(session, opened, looked, asked)
     tell_halt(rolled)
     code = ended(session, rolled)

@@ -265,9 +265,11 @@ def job_said(found: JobVerdict) -> str:
     name = f"{run.name} ({run.communicator})" if run.name else run.communicator
     where = f"{run.ranks} ranks on {run.nodes} nodes" if run.nodes > 1 else f"{run.ranks} ranks"
     did = f"job {run.job}: {name}: {run.test} of {run.size / (1 << 20):.4g} MiB, {where}"
-    if found.ratio is None or found.carried is None:
+    carried = found.carried
+    if carried is None:
         return f"{did}: {run.bus:.1f} GB/s; {found.why}"
-    of = f"has {found.ratio:.2f} of what its paths carry, {found.carried.figure}; {found.why}"
+    share = f"{run.bus / carried.value:.2f}"
+    of = f"has {share} of what its paths carry, {carried.figure}; {found.why}"
     suspects = f"; suspect {'; '.join(found.suspects)}" if found.suspects else ""
     return f"{did}: {run.bus:.1f} GB/s {of}{suspects}"
 
