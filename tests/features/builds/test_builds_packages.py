@@ -213,6 +213,13 @@ def test_what_it_rests_on_is_told_where_it_does_not_bring_it() -> None:
     )
 
 
+def test_what_ofed_has_left_empty_is_told_before_it_takes_the_kernels_place() -> None:
+    irdma = module("irdma", description="irdma dummy kernel module")
+    told = notes(contents([built(Part.OFED, "mlnx-ofed-kernel", irdma=irdma)]))
+    assert "empty, and in the place of the kernel's own by OFED: irdma.ko" in told
+    assert not [each for each in notes(contents([OFED])) if each.startswith("empty")]
+
+
 def test_nvidias_own_licence_is_flagged_wherever_somebody_could_look() -> None:
     closed = built(Part.DRIVER, "nvidia-current", nvidia=module("nvidia", licence="NVIDIA"))
     held = contents([closed])
