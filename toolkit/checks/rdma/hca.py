@@ -50,18 +50,16 @@ def rate(node: Node, want: Want) -> Finding:
     if said := rate_told(node):
         return said
     hcas = serving(node)
-    groups: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     up = [(device, port) for device in hcas for port in device.ports if port.up]
-    for device, port in up:
-        if port.gbits:
-            groups[_model(node, device), port.link_layer][_port(device, port)] = port.gbits
     if not up:
         return not_applicable("no port that is up")
+    groups: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    for device, port in ((device, port) for device, port in up if port.gbits):
+        groups[_model(node, device), port.link_layer][_port(device, port)] = port.gbits
     fit = [_fit(node, want, device, each) for device, each in up if each.gbits]
     told = [why for why, sound in fit if why and not sound]
     unfit = tuple(line.partition(":")[0] for line in told)
-    told += _unequal(groups, unfit)
-    told += [line for device in hcas for line in _behind(node, device)]
+    told += [*_unequal(groups, unfit), *(line for each in hcas for line in _behind(node, each))]
     rates = [gbits for ports in groups.values() for gbits in ports.values()]
     if told:
         return failed(
@@ -72,13 +70,12 @@ def rate(node: Node, want: Want) -> Finding:
             details=tuple(told),
         )
     if untold := [_port(*each) for each in up if not each[1].gbits]:
-        # ibdev2netdev never tells one.
-        gap = Gap.NONE if node.probed else Gap.NOT_COLLECTED
-        why = f"{untold[0]} is up and does not tell its rate"
-        return unknown(why, hint="ibstat; ethtool", gap=gap)
+        gap = Gap.NONE if node.probed else Gap.NOT_COLLECTED  # ibdev2netdev never tells one
+        return unknown(
+            f"{untold[0]} is up and does not tell its rate", hint="ibstat; ethtool", gap=gap
+        )
     seen = ", ".join(f"{each:g}" for each in sorted({*rates}, reverse=True))
-    details = tuple(why for why, _ in fit if why)
-    return passed(f"{len(rates)} ports at {seen} Gb/s", details=details)
+    return passed(f"{len(rates)} ports at {seen} Gb/s", details=tuple(why for why, _ in fit if why))
 
 
 def _unequal(groups: dict[tuple[str, str], dict[str, float]], unfit: tuple[str, ...]) -> list[str]:

@@ -69,8 +69,7 @@ class SparseFile:
         if told is None or not 0 < int(told[1]) <= largest:
             raise Unparsable(path, head, 1)
         data, known = bytearray(int(told[1])), []
-        row, following, folded = b"", -1, False  # following: where the next row must begin
-        start = 0
+        row, start, following, folded = b"", 0, -1, False  # following: where the next row begins
         for number, line in enumerate(lines[1:], start=2):
             if line == "*" and row and not folded:
                 folded = True

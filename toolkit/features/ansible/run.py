@@ -47,6 +47,19 @@ class Written:
     places: tuple[tuple[str, Path], ...] = ()  # the folder of each host, bundle or none
 
 
+def _scripts() -> dict[str, str]:
+    """What the playbook runs on nodes, by name."""
+    # What tells somebody's job from a daemon, for who reads the answer of jobs.sh.
+    rules = {"daemons": sorted(DAEMONS), "work": WORK.pattern, "first_person": FIRST_PERSON}
+    return {
+        "scripts/probe.sh": probe_script(),
+        "scripts/jobs.sh": holding_script("occupied"),
+        "scripts/jobs.json": json.dumps(rules, indent=2) + "\n",
+        "scripts/gdr-node": wrapper(),
+        "scripts/gdr-node.sudoers": sudoers(),
+    }
+
+
 def write_playbook(
     fleet: Fleet, outcomes: Sequence[Outcome[Planned]], out: Path, *, profile: str, site: str
 ) -> Written:
@@ -68,16 +81,7 @@ def write_playbook(
     said = fleet.access
     config = str(Path(said.ssh_config).expanduser().absolute()) if said.ssh_config else ""
     manners = Manners(said.become, said.transport == "local", config)
-    # What tells somebody's job from a daemon, for who reads the answer of jobs.sh.
-    rules = {"daemons": sorted(DAEMONS), "work": WORK.pattern, "first_person": FIRST_PERSON}
-    texts = {
-        "inventory.yml": inventory(hosts, named, manners, values, told.bundles),
-        "scripts/probe.sh": probe_script(),
-        "scripts/jobs.sh": holding_script("occupied"),
-        "scripts/jobs.json": json.dumps(rules, indent=2) + "\n",
-        "scripts/gdr-node": wrapper(),
-        "scripts/gdr-node.sudoers": sudoers(),
-    }
+    texts = {"inventory.yml": inventory(hosts, named, manners, values, told.bundles), **_scripts()}
     with _whole_or_not(out) as aside:
         (aside / "evidence").mkdir(mode=0o700)
         _write(aside, {name: text.encode() for name, text in texts.items()})

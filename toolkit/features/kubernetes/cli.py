@@ -68,14 +68,14 @@ def rolled(
     """
     said = session.said
     cluster = KubeCluster(kubectl, terms.namespace)
-    agreed = agreed_of(session, [each.node for each in carried])
-    agreed = replace(agreed, alone=True, reported=cluster.out)
+    agreed = replace(
+        agreed_of(session, [each.node for each in carried]), alone=True, reported=cluster.out
+    )
     refuse_let_go(cluster, carried)
-    where = clean(kubectl.where())
-    consent(f"drain and change {counted(len(carried), 'node')} of the cluster {where}?", said)
+    nodes = counted(len(carried), "node")
+    consent(f"drain and change {nodes} of the cluster {clean(kubectl.where())}?", said)
     manifests = (*reading_manifests(terms), *applying_manifests(terms, carried))
-    wanted = tuple(each for each in manifests if each.name != "40-probe.yaml")
-    cluster.put(stream(wanted))
+    cluster.put(stream(tuple(each for each in manifests if each.name != "40-probe.yaml")))
     result = roll_out_pods(
         cluster,
         carried,
@@ -83,18 +83,22 @@ def rolled(
         session.today,
         folder=session.folder,
         agreed=agreed,
-        limits=RolloutLimits(
-            float(said.number("drain_timeout", 600)),
-            float(said.number("job_timeout", 3600)),
-            said.flag("cordoned"),
-            said.flag("delete_emptydir_data"),
-        ),
+        limits=_limits(said),
         progress=listener(sys.stderr, quiet=said.flag("quiet")),
     )
     _say_rolled(session, result)
     ends = [ExitCode.INTERRUPTED] if result.interrupted else []
     told = [_after_turn(each, result.outcomes.get(each.host)) for each in planned]
     return session.tell(told, worst([*codes, *ends, *map(code_of, result.outcomes.values())]))
+
+
+def _limits(said: Said) -> RolloutLimits:
+    return RolloutLimits(
+        float(said.number("drain_timeout", 600)),
+        float(said.number("job_timeout", 3600)),
+        said.flag("cordoned"),
+        said.flag("delete_emptydir_data"),
+    )
 
 
 def _say_rolled(session: Session, result: Rolled[Brought]) -> None:

@@ -57,9 +57,8 @@ class Session:
     @classmethod
     def begin(cls, verb: str, said: Said) -> Session:
         """:raises UsageError: a report that was asked for could not be written at the end."""
-        named = [each.name for each in TAKEN.get(verb, ()) if each.file and said.text(each.name)]
         files: dict[str, Beside] = {}
-        for name in named:
+        for name in (e.name for e in TAKEN.get(verb, ()) if e.file and said.text(e.name)):
             files[name] = open_report(name, said.text(name))
             said.at_end.callback(files[name].drop)  # gone at the end if nothing came
         if "out" not in files:

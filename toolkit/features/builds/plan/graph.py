@@ -70,6 +70,12 @@ class BuildGraph:
         )
 
 
+def _buildable(ground: Ground) -> list[str]:
+    """Releases of the kernels that have headers, oldest first."""
+    found = (each.release for each in ground.kernels if each.headers)
+    return sorted(found, key=lambda each: (Version(each), each))
+
+
 def make_graph(
     ground: Ground,
     kernels: Sequence[str],
@@ -94,16 +100,13 @@ def make_graph(
     """
     steps: list[BuildStep] = []
     blocked: list[BlockedPart] = []
-    with_headers = (each.release for each in ground.kernels if each.headers)
-    releases = kernels or sorted(with_headers, key=lambda each: (Version(each), each))
+    releases = kernels or _buildable(ground)
     if not releases:  # or a run that built nothing would end well
-        part = next(iter(parts), Part.PEERMEM)
-        return BuildGraph((), (BlockedPart("any kernel", part, *_NO_KERNEL),))
+        blocked = [BlockedPart("any kernel", next(iter(parts), Part.PEERMEM), *_NO_KERNEL)]
     for release in releases:
         kernel = _with_driver(ground.kernel(release), given)
         chosen = choose(ground, kernel, parts, driver=driver, ofed=ofed)
-        stop = kernel_obstacle(ground, kernel, release)
-        if stop is not None:
+        if (stop := kernel_obstacle(ground, kernel, release)) is not None:
             first = next((each.part for each in chosen if not each.given), Part.PEERMEM)
             blocked.append(BlockedPart(release, first, stop.found, stop.hint))
             continue
