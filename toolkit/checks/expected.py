@@ -84,12 +84,12 @@ def _all(key: ExpectKey, seen: tuple[Seen, ...]) -> str:
     return f"{', '.join(shown[:3])}{more} on {counted(len(seen), 'device')}"
 
 
-def _check(
-    key: ExpectKey, impact: Impact, title: str, *, source: str, fix: str, hint: str
-) -> Check:
-    """:param title: with what else ``explain`` prints below it.
+def _check(name: str, impact: Impact, title: str, *, source: str, fix: str, hint: str) -> Check:
+    """:param name: "expect.gpus", of the key of [expect].
+    :param title: with what else ``explain`` prints below it.
     :param source: beside the site's file; ``hint``: what shows it on the node.
     """
+    key = ExpectKey(name.removeprefix("expect."))
 
     def judge(node: Node, want: Want) -> Finding:
         expected = want.expect[key]
@@ -99,13 +99,12 @@ def _check(
 
     judge.__doc__ = title
     source = f"the site's file, [expect] and [[group]]: {key}; {source}"
-    name = f"expect.{key}"
     return check(name, impact=impact, source=source, fix=fix, needs_gpu=False)(judge)
 
 
 EXPECTED = (
     _check(
-        ExpectKey.GPUS,
+        "expect.gpus",
         Impact.BROKEN,
         """The node has as many GPUs as the site expects.
 
@@ -119,7 +118,7 @@ EXPECTED = (
         hint="lspci -d 10de:, nvidia-smi -L; dmesg | grep -i xid",
     ),
     _check(
-        ExpectKey.GPU_MODEL,
+        "expect.gpu_model",
         Impact.BROKEN,
         """Every GPU is of the model that the site expects.
 
@@ -131,7 +130,7 @@ EXPECTED = (
         hint="nvidia-smi -L",
     ),
     _check(
-        ExpectKey.NVSWITCHES,
+        "expect.nvswitches",
         Impact.BROKEN,
         """The node has as many NVSwitches as the site expects.
 
@@ -142,7 +141,7 @@ EXPECTED = (
         hint="lspci -d 10de: -nn; dmesg | grep -i sxid",
     ),
     _check(
-        ExpectKey.GPU_LINK,
+        "expect.gpu_link",
         Impact.SLOW,
         """The PCIe link of every GPU is at least what the site expects.
 
@@ -153,7 +152,7 @@ EXPECTED = (
         hint="nvidia-smi -q | grep -A9 'GPU Link Info'",
     ),
     _check(
-        ExpectKey.BAR1,
+        "expect.bar1",
         Impact.SLOW,
         """BAR1 of every GPU is at least as large as the site expects.
 
@@ -164,7 +163,7 @@ EXPECTED = (
         hint="nvidia-smi -q | grep -A3 BAR1",
     ),
     _check(
-        ExpectKey.HCAS,
+        "expect.hcas",
         Impact.BROKEN,
         """The node has as many HCAs as the site expects.
 
@@ -176,7 +175,7 @@ EXPECTED = (
         hint="ibstat -l, lspci -d 15b3:; dmesg | grep -i mlx5",
     ),
     _check(
-        ExpectKey.HCA_LINK,
+        "expect.hca_link",
         Impact.SLOW,
         """The PCIe link of every HCA that serves GPUs is at least what the site expects.""",
         source="/sys/bus/pci/devices/*/current_link_{speed,width}",
@@ -184,7 +183,7 @@ EXPECTED = (
         hint="lspci -vv -s ADDRESS | grep LnkSta",
     ),
     _check(
-        ExpectKey.FIRMWARE,
+        "expect.firmware",
         Impact.FRAGILE,
         """The HCAs that serve GPUs run the firmware that the site expects.
 
@@ -195,7 +194,7 @@ EXPECTED = (
         hint="ibstat | grep -i firmware",
     ),
     _check(
-        ExpectKey.PORTS_UP,
+        "expect.ports_up",
         Impact.BROKEN,
         """As many ports are up as the site expects.
 
@@ -206,7 +205,7 @@ EXPECTED = (
         hint="ibstat; ip -br link",
     ),
     _check(
-        ExpectKey.LINK_LAYER,
+        "expect.link_layer",
         Impact.BROKEN,
         """Ports that serve GPUs are of the fabric that the site expects.
 
@@ -218,7 +217,7 @@ EXPECTED = (
         hint="ibstat | grep 'Link layer'",
     ),
     _check(
-        ExpectKey.RATE,
+        "expect.rate",
         Impact.SLOW,
         """Every port that serves GPUs and is up has at least the rate that the site expects.
 
@@ -229,7 +228,7 @@ EXPECTED = (
         hint="ibstat | grep Rate",
     ),
     _check(
-        ExpectKey.MTU,
+        "expect.mtu",
         Impact.SLOW,
         """Ports that serve GPUs have the MTU that the site expects.
 
@@ -242,7 +241,7 @@ EXPECTED = (
         hint="ibv_devinfo | grep active_mtu; ip link",
     ),
     _check(
-        ExpectKey.DRIVER,
+        "expect.driver",
         Impact.FRAGILE,
         """The NVIDIA driver is of the version, or of the branch, that the site expects.""",
         source="/proc/driver/nvidia/version",
@@ -250,7 +249,7 @@ EXPECTED = (
         hint="cat /proc/driver/nvidia/version",
     ),
     _check(
-        ExpectKey.OFED,
+        "expect.ofed",
         Impact.FRAGILE,
         """The RDMA stack is the one that the site expects.""",
         source="ofed_info -s, the version of mlx5_core",
@@ -258,7 +257,7 @@ EXPECTED = (
         hint="ofed_info -s; modinfo mlx5_core",
     ),
     _check(
-        ExpectKey.KERNEL,
+        "expect.kernel",
         Impact.FRAGILE,
         """The running kernel is the one that the site expects.""",
         source="uname -r",

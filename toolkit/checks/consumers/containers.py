@@ -178,15 +178,15 @@ def _within(
             return not_applicable(NOT_LOOKED)
         from toolkit.checks.consumers import inside  # noqa: PLC0415 only they pay for it
 
-        return cast("Judge", getattr(inside, name))(node, want)
+        return cast("Judge", getattr(inside, name.removeprefix("inside.")))(node, want)
 
     judge.__doc__ = title
-    return check(f"inside.{name}", impact=impact, source=source, fix=fix, paths=paths)(judge)
+    return check(name, impact=impact, source=source, fix=fix, paths=paths)(judge)
 
 
 INSIDE = (
     _within(
-        "devices",
+        "inside.devices",
         Impact.BROKEN,
         """What runs the job has the node's RDMA devices, and may open them.
 
@@ -198,7 +198,7 @@ INSIDE = (
         fix="the nodes below /dev/infiniband given to it, by its runtime or a device plugin",
     ),
     _within(
-        "memlock",
+        "inside.memlock",
         Impact.BROKEN,
         """What runs the job may pin as much memory as it asks for.
 
@@ -210,7 +210,7 @@ INSIDE = (
         fix="memlock unlimited, or CAP_IPC_LOCK outside of user namespaces",
     ),
     _within(
-        "shm",
+        "inside.shm",
         Impact.BROKEN,
         """The ranks in it have shared memory enough.
 
@@ -221,7 +221,7 @@ INSIDE = (
         fix="--shm-size=1g or --ipc=host; in a pod an emptyDir of medium Memory at /dev/shm",
     ),
     _within(
-        "cuda",
+        "inside.cuda",
         Impact.BROKEN,
         """What runs the job has the libcuda of the driver that runs.
 
@@ -233,7 +233,7 @@ INSIDE = (
         "image",
     ),
     _within(
-        "provider",
+        "inside.provider",
         Impact.BROKEN,
         """The image has the provider library of this node's HCAs.
 
@@ -246,7 +246,7 @@ INSIDE = (
         fix="rdma-core whole in the image: libibverbs, its providers, and their .driver files",
     ),
     _within(
-        "rdma_core",
+        "inside.rdma_core",
         Impact.BROKEN,
         """The image's rdma-core can register dma-buf memory with this node's HCAs.
 
@@ -258,7 +258,7 @@ INSIDE = (
         fix="a base image whose rdma-core has the call: 34 for mlx5, efa 38, irdma 45, bnxt_re 48",
     ),
     _within(
-        "data_direct",
+        "inside.data_direct",
         Impact.SLOW,
         """The image's libmlx5 can take the data-direct functions of this node.
 
@@ -269,14 +269,14 @@ INSIDE = (
         fix="a base image with a newer rdma-core, or DOCA-OFED's",
     ),
     _within(
-        "plugin",
+        "inside.plugin",
         Impact.BROKEN,
         "The network plugin that is asked for, or that the node's network needs, is in the image.",
         source="NVIDIA/nccl src/plugin/plugin_open.cc; aws/aws-ofi-nccl",
         fix="the plugin in the image, or NCCL_NET_PLUGIN taken out",
     ),
     _within(
-        "files",
+        "inside.files",
         Impact.SLOW,
         """Each file that a setting of NCCL names is there in the container.
 
