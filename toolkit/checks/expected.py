@@ -85,10 +85,10 @@ def _all(key: ExpectKey, seen: tuple[Seen, ...]) -> str:
 
 
 def _check(name: str, impact: Impact, title: str, *, source: str, fix: str, hint: str) -> Check:
-    """:param title: with what else ``explain`` prints below it.
+    """:param name: "expect.gpus", of the key of [expect].
+    :param title: with what else ``explain`` prints below it.
     :param source: beside the site's file; ``hint``: what shows it on the node.
     """
-
     key = ExpectKey(name.removeprefix("expect."))
 
     def judge(node: Node, want: Want) -> Finding:
