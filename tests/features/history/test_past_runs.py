@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import jsonschema
 import pytest
 
+from tests.invoked import gdr
 from toolkit.cli.options import Said
 from toolkit.errors import UsageError
 from toolkit.features.history.cli import history_table, row_of, run_lines, runs_document, runs_table
@@ -149,6 +151,33 @@ def test_the_history_of_a_host_has_the_runs_it_was_part_of(tmp_path: Path) -> No
         write(tmp_path, name=f"2026-11-{day}T08-00-00-provision")
     for told in (list(read_runs(tmp_path)), list(verify_runs(tmp_path))):
         assert [each.id[8:10] for each in told] == ["28", "27", "25", "24", "23", "22", "21"]
+
+
+def test_the_verbs_tell_of_as_many_runs_and_of_the_hosts_that_are_asked_for(
+    tmp_path: Path,
+) -> None:
+    runs = tmp_path / "gdr-toolkit/runs"
+    for day in (21, 23, 22):
+        write(runs, *EVENTS, name=f"2026-11-{day}T22-00-00-provision")
+    (runs / "2026-11-20T22-00-00-provision").mkdir()
+    (runs / "2026-11-20T22-00-00-provision" / FILE).write_text("none " * 99)
+    two = gdr("runs", "--count", "2", state=tmp_path).stdout
+    assert re.findall(r"2026-11-(\d\d)T", two) == ["23", "22"]
+    every = gdr("runs", "--count", "0", state=tmp_path)
+    assert re.findall(r"2026-11-(\d\d)T", every.stdout) == ["23", "22", "21"]
+    assert every.stderr.startswith("note: 2026-11-20T22-00-00-provision: ")
+    told = json.loads(gdr("runs", "--json", state=tmp_path).stdout)
+    assert ([each["id"][8:10] for each in told["runs"]], len(told["unread"])) == (
+        ["23", "22", "21"],
+        1,
+    )
+    (run,) = json.loads(gdr("runs.show", ID, "--json", state=tmp_path).stdout)["runs"]
+    assert [each["name"] for each in run["hosts"]] == ["gpu1", "gpu2", "gpu3", "gpu4"]
+    past = json.loads(gdr("history", "--hosts", "gpu2", "--json", state=tmp_path).stdout)
+    assert [[host["name"] for host in each["hosts"]] for each in past["runs"]] == [["gpu2"]] * 3
+    lines = gdr("history", "--hosts", "gpu2", state=tmp_path).stdout.split("\n")
+    assert [line.split()[0] for line in lines[1:-1]] == ["gpu2"] * 3
+    assert "no run has seen" in gdr("history", "--hosts", "gpu9", state=tmp_path).stdout
 
 
 def test_undoing_takes_back_newest_first_and_only_what_was_touched(run: PastRun) -> None:

@@ -228,6 +228,9 @@ def test_a_long_source_is_shown_where_it_names_what_was_found() -> None:
     told = excerpt(Evidence({"pci": frame}, complete=True), "pci", names)
     assert told.text == "\u22ef\n0000:17:00.0 redirects\nline 301\nline 302\n\u22ef"
     assert told.left == 497
+    wide = Frame("pci", frame.state, "x", f"{'a' * 240}\n{'b' * 241}\n")
+    shown = excerpt(Evidence({"pci": wide}, complete=True), "pci", frozenset()).text
+    assert shown == f"{'a' * 240}\n{'b' * 240} \u2026", "as wide as the page, and wider"
 
 
 def test_a_source_that_is_not_there_is_said_to_be_missing() -> None:
@@ -368,3 +371,15 @@ def own_words(seen: SeenNode, number: int) -> SeenNode:
 )
 def test_a_pair_tells_what_is_known_of_it_and_no_more(spot: HeatSpot, told: str) -> None:
     assert spot.told == told
+
+
+@pytest.mark.parametrize(
+    ("names", "brief"),
+    [
+        ("n" * 160, "n" * 160),
+        ("n" * 161, "n" * 160 + ", \u2026"),
+        ("gpu[1-4]," * 18, "gpu[1-4]," * 16 + "gpu[1-4], \u2026"),
+    ],
+)
+def test_of_a_long_list_of_nodes_the_first_are_named(names: str, brief: str) -> None:
+    assert Who((0, 1), names).brief == brief
