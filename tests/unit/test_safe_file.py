@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import ast
 import os
+import socket
 import stat
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests.invoked import ROOT
-from toolkit.safe_file import open_beside, others_may_write, private_folder, write_file
+from toolkit.safe_file import (
+    _group_of_one,
+    open_beside,
+    others_may_write,
+    private_folder,
+    write_file,
+)
 
 NOBODYS = 54321
 
@@ -129,6 +137,24 @@ def test_what_breaks_off_leaves_the_old_one_and_nothing_beside(tmp_path: Path) -
         beside.write(b"new" + None)  # type: ignore[operator] # breaks off
     open_beside(file).drop()
     assert (file.read_text(), names(tmp_path)) == ("old", {"it"})
+    dropped = open_beside(file)
+    dropped.drop()
+    dropped.write("late")
+    dropped.finish()
+    assert (file.read_text(), names(tmp_path), dropped.size) == ("old", {"it"}, 0)
+
+
+@pytest.mark.parametrize("flush", [True, False])
+def test_what_must_be_on_the_disk_is_flushed_with_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, flush: bool
+) -> None:
+    flushed: list[str] = []
+    open_at = Path("/proc/self/fd")
+    monkeypatch.setattr("os.fsync", lambda it: flushed.append(str((open_at / str(it)).readlink())))
+    file = open_beside(tmp_path / "it")
+    beside = str(tmp_path / file.beside)
+    file.finish(flush=flush)
+    assert flushed == ([beside, str(tmp_path)] if flush else [])
 
 
 def test_a_file_of_ours_keeps_its_mode(tmp_path: Path) -> None:
@@ -210,6 +236,23 @@ def test_devices_are_written_to() -> None:
         write_file(Path("/dev/full"), "text")
 
 
+def test_what_takes_no_text_is_told_and_left_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in (Path("/"), tmp_path, Path()):
+        with pytest.raises(IsADirectoryError):
+            open_beside(folder)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind("socket")
+    with pytest.raises(OSError, match="is neither a file, nor a pipe, nor a terminal"):
+        open_beside(Path("socket"))
+    monkeypatch.setattr("os.path.samestat", lambda *_: False)
+    with pytest.raises(OSError, match="was replaced while it was opened"):
+        open_beside(Path("/dev/null"))
+    assert names(tmp_path) == {"socket"}
+
+
 @pytest.mark.parametrize("to", ["a file", "a pipe"])
 def test_standard_output_is_written_where_it_is(tmp_path: Path, to: str) -> None:
     code = (
@@ -251,6 +294,19 @@ def test_code_is_run_from_where_no_other_writes(mode: int, said: str, tmp_path: 
     file.write_text("")
     file.parent.chmod(mode)
     assert others_may_write(file) == (said and f"{file.parent} {said}")
+
+
+@pytest.mark.parametrize(
+    ("group", "others", "alone"),
+    [("op", (), True), ("op", ("op",), True), ("op", ("op", "eve"), False), ("staff", (), False)],
+)
+def test_a_group_of_one_has_its_owners_name_and_nobody_else_in_it(
+    group: str, others: tuple[str, ...], *, alone: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pwd.getpwuid", lambda _: SimpleNamespace(pw_name="op"))
+    monkeypatch.setattr("grp.getgrgid", lambda _: SimpleNamespace(gr_name=group, gr_mem=others))
+    about = SimpleNamespace(st_uid=1, st_gid=1)
+    assert _group_of_one(about) is alone  # type: ignore[arg-type] # all that it reads
 
 
 @pytest.mark.root

@@ -149,6 +149,14 @@ def test_what_is_well_made_is_read() -> None:
         "a": {"b": {"c": "www." + "x." * 30 + "org"}}
     }
     assert read_yaml_nodes("") is None
+    assert read_yaml_nodes("[" * 64 + "]" * 64) is not None
+    with pytest.raises(Unreadable, match="nested too deeply"):
+        read_yaml_nodes("[" * 65 + "]" * 65)
+    with pytest.raises(Unreadable, match="nested too deeply"):
+        read_yaml_nodes(f"a: &x {'[' * 40}{']' * 40}\nb: {'[' * 40}*x{']' * 40}\n")
+    more = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 8)]
+    with pytest.raises(Unreadable, match="its aliases stand for more than 1000000 values"):
+        read_yaml_nodes("a0: &a0 [x]\n" + "".join(more))
     with pytest.raises(Unreadable, match="not YAML") as raised:
         read_yaml_nodes("a: b\nc: d: e\n")
     assert raised.value.line == 2
