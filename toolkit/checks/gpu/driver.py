@@ -193,7 +193,8 @@ def params(node: Node, want: Want) -> Finding:
         return not_applicable(NOT_LOADED)
     live = node.driver_params
     configured: dict[str, str] = {}
-    for module, words in node.modprobe.options if node.probed else _said(node):
+    said: Options = node.said_config.config.options if node.said_config is not None else ()
+    for module, words in node.modprobe.options if node.probed else said:
         if re.sub("_current(_open)?$", "", module) == "nvidia":
             configured |= option_values(words)
     stale = [
@@ -213,11 +214,6 @@ def params(node: Node, want: Want) -> Finding:
         f"{len(configured)} configured, all live" if configured else "driver's defaults",
         details=tuple(f"{key}: {live[key]}" for key in _OF_INTEREST if live.get(key)),
     )
-
-
-def _said(node: Node) -> Options:
-    """Of lines of modprobe.d that somebody has found."""
-    return node.said_config.config.options if node.said_config is not None else ()
 
 
 def _by_values(live: Mapping[str, str], asked: int) -> Finding:

@@ -112,7 +112,6 @@ def _arguments(node: Node) -> Cmdline:
 
 
 def _lines_naming(node: Node, modules: set[str]) -> tuple[str, ...]:
-    """Where in /etc/modprobe.d it says so."""
     return tuple(
         f"/etc/modprobe.d/{name}: {line}"
         for name, line in node.modprobe_files
@@ -184,12 +183,11 @@ def order(node: Node, want: Want) -> Finding:
         return not_applicable("neither slurmd nor kubelet has been started since the boot")
     when, service = min(begun)
     # When it was there at the latest, and by what we know.
-    times = node.unit_times or {}
     found: list[tuple[float, str]] = []
     inserted = node.peermem_inserted
     if inserted.at:
         found.append((inserted.at, "inserted"))
-    ours = times.get(OURS)
+    ours = node.unit_times.get(OURS)
     if ours is not None and ours.active and ours.well and ours.done:
         found.append((ours.done, f"{OURS} was up"))
     there = min(found, default=None)
@@ -202,7 +200,6 @@ def order(node: Node, want: Want) -> Finding:
 
 
 def _nowhere(node: Node, want: Want, expected: str) -> Finding:
-    """What is said where nothing shows that it was loaded at boot."""
     if node.peermem_inserted.refused:
         return failed(node.peermem_inserted.refused, expected=expected)
     if autoload.judge(node, want).status is Status.FAIL:
@@ -318,7 +315,6 @@ def other(node: Node, want: Want) -> Finding:
 
 
 def _obstacle(node: Node, want: Want) -> Finding:
-    """What stands between it and modprobe, as the check of the other path tells it."""
     try:
         return loadable.judge(node, replace(want, path=PeerPath.PEERMEM))
     except (NoEvidence, Unparsable) as why:

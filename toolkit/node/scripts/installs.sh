@@ -5,16 +5,19 @@
 #   newest  the newest number of dnf's history before
 #   got     the packages after it
 #   dnf     the number of its own transaction in dnf's history, where it made one
+# and, as it is taken back, what there is now, and lists made of these.
+
+wait_apt=DPkg::Lock::Timeout=300
 
 install() { # install NAME=VERSION...
-    installed had || return
+    unlocked && installed had || return
     if [ -n "$(locate apt-get)" ]; then
         apt --no-remove "$@"
     elif [ -n "$(locate dnf)" ]; then
         transaction >"$run/newest" && flush "$run/newest" || return
         for each; do set -- "$@" "${each%%=*}-${each#*=}"; shift; done
         run_there dnf -y --setopt=installonly_limit=0 install "$@" # else the oldest kernel goes
-    else run_there zypper --non-interactive install --oldpackage "$@"; fi
+    else by_zypper "$@"; fi
     came=$?
     brought || return
     return "$came"
@@ -27,14 +30,24 @@ brought() { # notes what there is now; a transaction of dnf that was there befor
     [ "$newest" = "$(cat "$run/newest")" ] || printf '%s\n' "$newest" >"$run/dnf"
 }
 
+unlocked() { # waits for whoever installs now: what is theirs would be taken for ours
+    [ -z "$(locate apt-get)" ] || run_there apt-get -o "$wait_apt" check
+}
+
 uninstall() { # what install brought goes, and what it replaced comes back
     [ -s "$run/had" ] || return 0 # it had not begun
-    if [ ! -s "$run/got" ]; then # it was cut off
-        [ -z "$(locate apt-get)" ] || run_there dpkg --configure -a || return
+    if [ ! -s "$run/got" ]; then # it was cut off; what cannot be set up is taken back all the same
+        unlocked || { run_there dpkg --configure -a; unlocked; } || return
         brought || return
     fi
-    apart got had >"$run/came"
-    apart had got >"$run/went"
+    installed now || return
+    apart got had >"$run/came" && apart had got >"$run/gone" || return
+    apart gone now >"$run/went" && apart now had >"$run/since" || return
+    apart came now | sed 's/=.*/=/; s/^/^/' >"$run/names"
+    changed=$(apart since got | grep -f "$run/names")
+    # shellcheck disable=SC2086 # in one line
+    [ -z "$changed" ] || { echo "changed since by other hands, so left as it is:" $changed; return 73; }
+    grep -xFf "$run/got" "$run/since" >"$run/came"
     [ -s "$run/came" ] || [ -s "$run/went" ] || return 0
     runs=$(cat "$root/proc/sys/kernel/osrelease") || return
     if grep -q -e "^linux-image-$runs=" -e "^kernel[a-z-]*=${runs%.*}\$" -e "^kernel-default[a-z-]*=${runs%-default}[.]" "$run/came"; then
@@ -43,7 +56,7 @@ uninstall() { # what install brought goes, and what it replaced comes back
     fi
     set --
     while IFS= read -r each; do
-        grep -q -e "^${each%%=*}=" "$run/went" || set -- "$@" "$each"
+        grep -q -e "^${each%%=*}=" "$run/gone" || set -- "$@" "$each"
     done <"$run/came"
     if [ -n "$(locate apt-get)" ]; then back_by_apt "$@"; else back_by_rpm "$@"; fi
 }
@@ -61,16 +74,22 @@ back_by_apt() { # back_by_apt NAME=VERSION...: what goes, of which nothing was t
 back_by_rpm() { # the same
     if [ $# != 0 ]; then
         for each; do set -- "$@" "${each%%=*}-${each#*=}"; shift; done
-        kept "$(run_there rpm -e --test "$@" 2>&1 | sed -n 's/.* is needed by (installed) //p' | sort -u)" || return
+        sed 's/=/-/' "$run/came" >"$run/names"
+        kept "$(run_there rpm -e --test "$@" 2>&1 | sed -n 's/.* is needed by (installed) \(.*\)[.][^.]*$/\1/p' | sort -u | grep -vxFf "$run/names")" || return
     fi
     if [ -n "$(locate dnf)" ]; then
         [ ! -s "$run/dnf" ] || run_there dnf -y --setopt=clean_requirements_on_remove=0 history undo "$(cat "$run/dnf")"
         return
     fi
-    [ $# = 0 ] || run_there zypper --non-interactive remove "$@" || return
-    set --
+    for each; do set -- "$@" "-$each"; shift; done
     while IFS= read -r each; do set -- "$@" "$each"; done <"$run/went"
-    [ $# = 0 ] || run_there zypper --non-interactive install --oldpackage "$@"
+    by_zypper -- "$@"
+}
+
+by_zypper() { # it waits for another one only where it is told so
+    ZYPP_LOCK_TIMEOUT=300
+    export ZYPP_LOCK_TIMEOUT
+    run_there zypper --non-interactive install --oldpackage "$@"
 }
 
 kept() { # kept NAMES: false, with a sentence, where others' packages would go with ours
@@ -82,7 +101,7 @@ apart() { grep -vxFf "$run/$2" "$run/$1" || [ $? = 1 ]; } # apart ONE OTHER: wha
 
 apt() {
     export DEBIAN_FRONTEND=noninteractive
-    run_there apt-get -y -o Dpkg::Options::=--force-confold install "$@"
+    run_there apt-get -y -o "$wait_apt" -o Dpkg::Options::=--force-confold install "$@"
 }
 
 installed() { # installed FILE: all of them into that file of the run; false where the node does not tell
@@ -90,7 +109,8 @@ installed() { # installed FILE: all of them into that file of the run; false whe
         # shellcheck disable=SC2016 # dpkg-query's own
         run_there dpkg-query -W -f '${db:Status-Abbrev}${binary:Package}=${Version}\n' >"$run/$1.all" || return
     else run_there rpm -qa --qf 'ii %{NAME}=%{VERSION}-%{RELEASE}\n' >"$run/$1.all" || return; fi
-    sed -n -e '/^ii gpg-pubkey=/d' -e 's/^ii //p' "$run/$1.all" | sort >"$run/$1"
+    # Of dpkg all that it has of a package, be it held, or not set up for its script failed.
+    sed -n -e '/^ii gpg-pubkey=/d' -e 's/^.[^nc]. *//p' "$run/$1.all" | sort >"$run/$1"
     rm -f "$run/$1.all"
     [ -s "$run/$1" ] && flush "$run/$1"
 }

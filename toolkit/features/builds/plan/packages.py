@@ -256,10 +256,7 @@ def _check(inputs: Inputs, kernel: str, arch: str) -> None:
 
 
 def _module(name: str, data: bytes, built: Built) -> Packed:
-    """One module, which must say itself that it is for that kernel.
-
-    :raises UsageError: for a name that would leave its folder, and for another kernel's module.
-    """
+    """One module, which must say itself that it is for that kernel."""
     if not _FILE.fullmatch(name):
         raise UsageError(
             f"{name!r} is no name of a module's file",
