@@ -77,6 +77,8 @@ def test_no_pair_is_said_to_compile_and_not_to() -> None:
         pytest.param("23.10-3.2.2", "6.8.0-90-generic", (False, "source", "H"), id="strlcpy"),
         pytest.param("24.07-0.6.1", "6.11.0-1018-azure", (False, "source", "H"), id="ts-info"),
         pytest.param("25.04-0.6.1", "6.17.0-20-generic", (False, "source", "H"), id="timers"),
+        pytest.param("25.10-1.7.1", "6.12.117+deb12-amd64", (False, "build", "H"),
+                     id="point-release"),
         pytest.param("24.10-3.2.5", "6.4.0-150700.53.28-default", None, id="nothing-told"),
         pytest.param("26.07-0.4.3", "7.4.0-1-generic", None, id="a-kernel-beyond-all-lists"),
         pytest.param("27.01-1.0.0", "6.8.0-90-generic", None, id="a-release-beyond-all-lists"),

@@ -107,8 +107,8 @@ def _patched(folder: Path) -> None:
 
     No open driver of Debian's knows it, to sid's 550.163.01 and 555.58.02. As it is this one
     compiles for bookworm's own 6.1.0-50, which no guest has, and bookworm-security's proprietary
-    535.309.01 for this kernel; but its nvidia-modeset has 54 sections, and the open one's many are
-    the point.
+    535.309.01 for this kernel; but its nvidia-modeset has 54 sections, and the open one's many
+    are the point.
     """
     path = folder / "nvidia/nv-pci.c"
     text, call = path.read_text(), "pci_resize_resource(pci_dev, NV_GPU_BAR1, requested_size"

@@ -84,7 +84,7 @@ TOLD = """\
 failed   mlnx-ofed-kernel/24.10 for 6.1.0-49-amd64
          found     make: the build stopped: x.c:1: fatal error: y.h: No such
          next      read the whole log of this build, in the folder of the run
-         log       its last 20 lines:
+         log       where it failed, and its last lines:
 {log}
            | x.c:1: fatal error: y.h: No such
 

@@ -130,6 +130,14 @@ def test_the_step_that_failed_with_cause_action_and_the_last_lines() -> None:
     assert not came.excluded
 
 
+def test_what_other_jobs_of_make_print_hides_no_error() -> None:
+    """Of a real OFED: 30 lines behind the compiler's, and none of the last twenty names a file."""
+    error = "en/xsk/tx.c:124:24: error: too few arguments to function 'xsk_buff_get_metadata'"
+    behind = [f"  CC [M]  ipoib_{number}.o" for number in range(30)]
+    came = failure(output(step("prepare"), step("make", error, *behind, state="failed:10")))
+    assert came.tail == (error, *behind[-19:])
+
+
 def test_a_kernel_that_the_package_does_not_want_is_excluded() -> None:
     came = failure(output(step("prepare"), step("make", "excluded", state="failed:77")))
     assert (came.status, came.excluded) == (77, True)

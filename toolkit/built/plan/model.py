@@ -87,5 +87,5 @@ class BuildFailure:
     found: str  # one sentence
     cause: str = ""  # from the catalogue of failures; "" where none matches
     action: str = ""  # what to do about it
-    tail: tuple[str, ...] = ()  # the last twenty lines of the log, oldest first
+    tail: tuple[str, ...] = ()  # the last twenty lines of the log; or the one that tells, and 19
     excluded: bool = False  # the package itself does not want that kernel: DKMS's 77

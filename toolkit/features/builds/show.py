@@ -125,7 +125,7 @@ def _failure(failure: BuildFailure, *, excluded: bool) -> list[str]:
     lines += labelled("cause", failure.cause)
     lines += labelled("next", failure.action)
     if failure.tail and not excluded:
-        lines += labelled("log", f"its last {len(failure.tail)} lines:")
+        lines += labelled("log", "where it failed, and its last lines:")
         lines += [f"           | {clean(line)}" for line in failure.tail]
     return lines
 

@@ -11,6 +11,7 @@ import re
 import zlib
 from base64 import b64decode
 from binascii import Error as NoBase64
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -113,9 +114,16 @@ def _stopped(inputs: Inputs, frame: Frame, evidence: Evidence) -> BuildFailure:
         said.cause,
         # What DKMS would have one read lay in a scratch folder, which is gone.
         _READ if "make.log" in said.action else said.action,
-        tuple(lines[-_TAIL:]),
+        _last(lines, said.line),
         excluded=status == _EXCLUDED or said.excluded,
     )
+
+
+def _last(lines: Sequence[str], telling: str) -> tuple[str, ...]:
+    """With the line that tells in front: other jobs of make go on for long behind it."""
+    tail = lines[-_TAIL:]
+    there = not telling or any(telling in line for line in tail)
+    return tuple(tail) if there else (telling, *tail[1:])
 
 
 def _cut(inputs: Inputs, step: str, text: str, evidence: Evidence) -> BuildFailure:
