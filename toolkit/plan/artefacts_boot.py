@@ -7,6 +7,7 @@ Where the next kernel has an argument that does it, that is one of boot_argument
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 
@@ -21,8 +22,14 @@ from toolkit.want import Want
 
 LIST = "/etc/gdr-toolkit/kernel-arguments"
 GENERATOR = "/etc/grub.d/42_gdr-toolkit"
+HELD = "/etc/default/grub.d/zz-gdr-toolkit-kernel.cfg"
 ENTRY = "gdr-toolkit-trial"  # what next_entry names; the same for every trial
 ENTRY_FILE = f"/boot/loader/entries/{ENTRY}.conf"
+_FOR = re.compile(
+    r"^# Placed by gdr-toolkit until the kernel (?P<kernel>\S+) has [^']*"
+    r"^GRUB_DEFAULT='(?:(?P<menu>[^'>]*)>)?(?P<entry>[^'>]*)'$",
+    re.MULTILINE,
+)
 _TITLE = "boot with the kernel arguments that GPUDirect needs"
 _BOOT = (Trigger.UPDATE_BOOTLOADER, Trigger.REBOOT)
 _PROOFS = ("acs.redirect", "acs.persistence")
@@ -112,6 +119,19 @@ def _one_for_each_key(
     return values
 
 
+def held(node: Node, _want: Want) -> Mapping[str, str] | None:
+    """What an upgrade placed stays until the kernel that it is for has booted.
+
+    :raises NoEvidence: its text was not read.
+    """
+    if HELD not in node.placed:
+        return None
+    found = _FOR.search(node.ours.get(HELD, ""))
+    if found is None:
+        raise NoEvidence(f"{HELD}: its text was not read")
+    return None if found[1] == node.kernel else found.groupdict(default="")
+
+
 def never(_node: Node, _want: Want) -> Mapping[str, str] | None:
     """For what a run places for a while: found by a plan, it was left by a run that died."""
     return None
@@ -156,6 +176,17 @@ BOOT = (
         families=has_pbl,
         asking=CONTRIBUTORS,
         told=by_pbl,
+    ),
+    Artefact(
+        "boot.kernel",
+        "leave the default of the boot as it is, until another kernel has booted well",
+        HELD,
+        "boot/kernel.cfg.j2",
+        held,
+        (Trigger.UPDATE_BOOTLOADER,),
+        (),
+        removed=(Trigger.UPDATE_BOOTLOADER,),
+        families=reads_drop_ins,
     ),
     Artefact(
         "boot.trial",
