@@ -27,8 +27,8 @@ APART = (
 # The order of files is ours (LONG, BOOTS), not by the number of their tests.
 _OURS = "--no-loadscope-reorder"
 # Of tests/machine; by GDR_NIGHT alone, for each takes minutes: eight nodes that move bytes in one
-# guest, an appliance, and the vendor's whole driver, compiled.
-NIGHTLY = ("test_fabric.py", "test_appliance.py", "test_real_stack.py")
+# guest, an appliance, the vendor's whole driver, compiled, and an image that is made twice.
+NIGHTLY = ("test_fabric.py", "test_appliance.py", "test_real_stack.py", "test_built_twice.py")
 # A test that hangs is named; the longest boot guests. The last of two words of an option counts.
 _LONG, _SHORT = "--timeout=1200", "--timeout=300"
 _NOT_EXHAUSTIVE = "not exhaustive"

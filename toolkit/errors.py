@@ -275,6 +275,19 @@ def read_or(read: Callable[[], T], otherwise: U) -> T | U:
         return otherwise
 
 
+def unless_cut(read: Callable[[], T], otherwise: U) -> T | U:
+    """The same, but what evidence that was cut off could not tell any more is left open.
+
+    :raises CutOff: there.
+    """
+    try:
+        return read()
+    except CutOff:
+        raise
+    except (NoEvidence, Unparsable):
+        return otherwise
+
+
 class Ended(Protocol):
     """What came of one host, with an exit code of its own."""
 

@@ -195,12 +195,17 @@ class _Reader:
             return
         header = _HEADER.fullmatch(line)
         if header is None:
-            self._noise(line)
+            if _SWALLOWED.search(line):
+                # What follows may belong to another frame: neither counts, nor does the end.
+                self._head, self._body = None, []
             return
         if len(self.frames) > _MOST:
             raise Unparsable("evidence", f"more than {_MOST} frames")
         key, state, source = header.groups(default="")
-        self._close()
+        if self._head is not None:
+            text = "\n".join([*self._body, ""])
+            self.frames[self._head.key] = replace(self._head, text=text)
+        self._head, self._body = None, []
         if key == "end":
             self.ended = True
             self.complete = source == str(len(self.frames))
@@ -218,17 +223,6 @@ class _Reader:
         if grammar != GRAMMAR:
             raise Unparsable("evidence", begin + grammar)
         self._begun = True
-
-    def _noise(self, line: str) -> None:
-        if _SWALLOWED.search(line):
-            # What follows may belong to another frame: neither counts, nor does the end.
-            self._head, self._body = None, []
-
-    def _close(self) -> None:
-        if self._head is not None:
-            head, text = self._head, "\n".join([*self._body, ""])
-            self.frames[head.key] = Frame(head.key, head.state, head.source, text, head.exit)
-        self._head, self._body = None, []
 
 
 def _render(frame: Frame) -> str:

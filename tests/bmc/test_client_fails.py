@@ -24,8 +24,9 @@ from tests.bmc.tls import Certificate
 from toolkit.errors import BmcCertificate, BmcError, BmcLogin, BmcRefused, BmcSilent
 from toolkit.evidence import State
 from toolkit.redfish.access import BmcTrust, Login
-from toolkit.redfish.client import Bmc, failed
+from toolkit.redfish.client import Bmc
 from toolkit.redfish.http import BmcLimits
+from toolkit.redfish.reader import failed
 from toolkit.redfish.registry import RegistryCache
 
 HASTY = BmcLimits(connect_s=10, answer_s=3, total_s=10)

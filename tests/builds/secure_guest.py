@@ -17,11 +17,11 @@ from tests.builds.efi import boot, enrol_at_the_console
 from tests.builds.grounds import tree
 from tests.builds.layers import stack
 from tests.builds.sandbox import Sandbox
+from toolkit.built.io.openssl import der_of
 from toolkit.built.plan.model import Built, BuiltFile, Inputs, Part
 from toolkit.built.plan.signature import unsigned
 from toolkit.built.signing import Signing, open_signing
 from toolkit.evidence import Evidence
-from toolkit.features.enrol.run import read_der
 from toolkit.features.enrol.run import script as enrol_script
 from toolkit.node.collect import probe_script
 
@@ -222,4 +222,4 @@ def _signing(folder: Path, name: str) -> tuple[Signing, bytes]:
     key.chmod(0o600)
     found = open_signing(str(key), str(certificate), None, now=datetime.now(UTC))
     assert found is not None
-    return found, read_der(str(certificate))
+    return found, der_of(certificate)

@@ -51,7 +51,8 @@ x
 {}
 %files
 """
-REPO = "[own]\nname=own\nbaseurl=file:///srv/repo\ngpgcheck=0\nenabled=1\n"
+PLACE = "/srv/repo"
+REPO = f"[own]\nname=own\nbaseurl=file://{PLACE}\ngpgcheck=0\nenabled=1\n"
 INSTALL = {"apt": ("apt-get", "-y"), "dnf": ("dnf", "-y"), "zypper": ("zypper", "-n")}
 ENGINE_S = 240
 FRONTEND = {"DPKG_FRONTEND_LOCKED": "1"}  # dpkg takes the lock of whoever calls it for its own

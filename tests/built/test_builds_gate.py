@@ -84,6 +84,29 @@ def test_a_real_peermem_built_for_that_kernel_and_those_providers_passes() -> No
             peermem({"license": "Linux-OpenIB"}), GROUND, id="an-old-licence-that-uses-none"
         ),
         pytest.param(
+            peermem({"version": ""}),
+            replace(GROUND, providers=(replace(NVIDIA, version="535.183.01"), UVERBS)),
+            id="one-that-does-not-tell-its-driver",
+        ),
+        pytest.param(
+            peermem(versions={**NEEDS, GPL_ONLY: 7}),
+            replace(GROUND, providers=(NVIDIA, UVERBS, SymbolProvider(
+                "zfs", exports({"spl_x": 1}, "zfs"), "CDDL"), SymbolProvider(
+                "nvidia_peermem", exports(KERNELS_OWN, "nvidia_peermem"), "CDDL"))),
+            id="a-proprietary-module-of-which-it-uses-nothing",
+        ),
+        pytest.param(
+            peermem({"name": "nvidia_fs", "depends": "nvidia,ib_uverbs"},
+                    {**KERNELS_OWN, "__symbol_get": 9}),
+            replace(GROUND, symbols={**GROUND.symbols, **exports({"__symbol_get": 9}, "vmlinux")}),
+            id="nvidia-fs-that-looks-its-symbols-up",
+        ),
+        pytest.param(
+            peermem(versions=without("_printk"), undefined=("_printk", *P2P, *PEERS)),
+            replace(GROUND, symbols={**GROUND.symbols, "_printk": Export(0, "vmlinux", False)}),
+            id="a-symbol-without-a-version-that-has-none",
+        ),
+        pytest.param(
             peermem(versions={**without("_printk"), "_printk": 0}),
             replace(GROUND, symbols={**GROUND.symbols, "_printk": Export(0, "vmlinux", False)}),
             id="a-symbol-for-which-nobody-has-a-version",
@@ -107,6 +130,14 @@ REFUSED: list[tuple[str, BuiltFile, GateGround, Refused, str]] = [
     ("no-vermagic", peermem({"vermagic": ""}), GROUND, Refused.OTHER_KERNEL, "no kernel that it"),
     ("other-flags", peermem({"vermagic": f"{RELEASE} SMP preempt_rt mod_unload modversions"}),
      GROUND, Refused.OTHER_KERNEL, "preempt_rt"),
+    ("no-flags", peermem({"vermagic": RELEASE}), GROUND, Refused.OTHER_KERNEL,
+     f"built for a kernel with no flags; {RELEASE} has SMP mod_unload modversions preempt"),
+    ("nvidia-fs-stub", peermem({"name": "nvidia_fs"}, KERNELS_OWN), GROUND, Refused.STUB,
+     "it does not import nvidia_p2p_*"),
+    ("nameless-stub", peermem({"name": ""}, KERNELS_OWN), GROUND, Refused.STUB, "a stub"),
+    ("either-of-two", peermem({"depends": ""}), replace(GROUND, providers=(
+        NVIDIA, UVERBS, replace(UVERBS, name="ib_core"))), Refused.NO_DEPENDS,
+     f"it imports {REGISTER} from ib_core or ib_uverbs, and depends on nothing"),
     ("other-layout", peermem(versions={**NEEDS, "module_layout": LAYOUT ^ 1}), GROUND,
      Refused.OTHER_KERNEL, "module_layout differs"),
     ("no-layout", peermem(versions=without("module_layout")), GROUND, Refused.CRC,
@@ -174,6 +205,8 @@ def test_a_proprietary_driver_is_no_matter_before_kernel_5_9() -> None:
     )
     file = peermem({"vermagic": f"5.4.0-1 {FLAGS}"}, {**NEEDS, GPL_ONLY: 7})
     assert judge_module(file, ground) == ()
+    file = peermem({"vermagic": f"5.9.0-1 {FLAGS}"}, {**NEEDS, GPL_ONLY: 7})
+    assert causes(file, replace(ground, kernel="5.9.0-1")) == [Refused.LICENCE]
 
 
 @tried(60)

@@ -35,6 +35,7 @@ from toolkit.facts.modules.symvers import Export, parse_symvers
 # --- signatures
 
 SIGNED = peermem(signature=signed("Site", serial=b"\x00\x12\x34"))
+UNNAMED = peermem(signature=signed("", serial=b"\x00\x12\x34"))
 
 
 @pytest.mark.parametrize(
@@ -44,6 +45,8 @@ SIGNED = peermem(signature=signed("Site", serial=b"\x00\x12\x34"))
         (peermem(), None, ""),
         (peermem(), WantedSignature(), ""),
         (SIGNED, WantedSignature("1234"), ""),
+        (SIGNED, WantedSignature("0001234"), ""),
+        (UNNAMED, WantedSignature(), "signed by 001234, and wanted unsigned"),
         (SIGNED, WantedSignature("1234", "sha512"), ""),
         (SIGNED, WantedSignature(), "signed by Site, and wanted unsigned"),
         (peermem(), WantedSignature("1234"), "it is not signed"),
@@ -178,6 +181,8 @@ def test_a_row_of_another_shape_is_refused(row: str) -> None:
         pytest.param("SMP MODULE_UNLOAD MODVERSIONS", "aarch64",
                      "SMP mod_unload modversions aarch64", id="voluntary-arm64"),
         pytest.param("SMP PREEMPT MODULE_UNLOAD", "x86_64", "SMP preempt mod_unload", id="5.4"),
+        pytest.param("SMP PREEMPT PREEMPT_RT", "x86_64", "SMP preempt_rt", id="5.4-rt"),
+        pytest.param("SMP PREEMPT_RT PREEMPT_BUILD", "x86_64", "SMP preempt", id="rt-and-build"),
         pytest.param("SMP MODULE_UNLOAD RANDSTRUCT", "x86_64", "SMP mod_unload RANDSTRUCT",
                      id="randstruct"),
         pytest.param("SMP MODULE_UNLOAD GCC_PLUGIN_RANDSTRUCT", "x86_64",

@@ -165,8 +165,9 @@ def test_a_certificate_without_a_name(program: Program) -> None:
 
 @pytest.mark.parametrize(
     ("head", "length"),
-    [("3000", 2), ("307f", 129), ("308180", 131), ("30820100", 260), ("3083010000", 65541)],
-)
+    [("3000", 2), ("307f", 129), ("3080", 2), ("308180", 131), ("30820100", 260),
+     ("3083010000", 65541)],
+)  # fmt: skip
 def test_how_long_an_element_is(head: str, length: int) -> None:
     assert _length(bytes.fromhex(head)) == length
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.evidence.build import KERNEL, NEXT_KERNEL, node
 from tests.unit.delivering import BUILT, build, two_kernels
-from toolkit.built.delivery_cache import Shelf, at_hand, to_entry
+from toolkit.built.delivery_cache import Shelf, at_hand, kept, to_entry
 from toolkit.built.io.store import Store
 from toolkit.built.plan.model import Built, BuiltFile
 from toolkit.built.signing import Signing
@@ -46,6 +46,17 @@ def test_a_damaged_build_is_not_at_hand(store: Store) -> None:
 def test_where_dkms_compiles_nothing_is_at_hand(store: Store) -> None:
     assert at_hand(Shelf(store), Node(node({})), Want()) == ()
     assert at_hand(None, Node(node({})), BUILT) == ()
+    assert kernels(at_hand(Shelf(store), Node(node({})), BUILT)) == {KERNEL}
+
+
+def test_what_another_version_kept_by_other_inputs_is_passed_over(store: Store) -> None:
+    entry = to_entry(build())
+    other = tuple((name, value) for name, value in entry.about if name != "recipe")
+    more = (*entry.about, ("salt", "1"))
+    for about in (other, more):
+        store.keep(replace(entry, about=about))
+    assert kernels(Shelf(store).for_node(Node(node({})))) == {KERNEL}
+    assert len([*kept(store)]) == 4
 
 
 class Stamp:

@@ -191,3 +191,8 @@ def test_what_openssl_says(said: str, sentence: str) -> None:
 )
 def test_a_wrong_passphrase_looks_like_a_damaged_key(key: SigningKey, opens: str) -> None:
     assert str(_refusal(key, "unable to load key")).startswith(opens)
+
+
+def test_what_openssl_says_beside_a_passphrase_is_told_as_it_is() -> None:
+    told = _refusal(SigningKey("/k", secret="x"), "PIN incorrect")  # noqa: S106 of nobody
+    assert str(told) == "the token refuses the PIN"

@@ -59,6 +59,9 @@ def test_a_signature_that_was_there_is_taken_off_whole() -> None:
         pytest.param(struct.pack(">BBBBB3xI", 0, 0, 2, 0, 0, 9999) + MAGIC, id="longer-than-all"),
         pytest.param(struct.pack(">BBBBB3xI", 0, 0, 1, 0, 0, 3) + MAGIC, id="another-kind"),
         pytest.param(struct.pack(">BBBBB3xI", 0, 0, 2, 0, 0, 0) + MAGIC, id="empty"),
+        pytest.param(struct.pack(">BBBBB3xI", 0, 0, 2, 1, 0, 3) + MAGIC, id="with-a-signer"),
+        pytest.param(struct.pack(">BBBBB3xI", 0, 0, 2, 0, 1, 3) + MAGIC, id="with-a-key"),
+        pytest.param(struct.pack(">BBBBB3xI", 0, 0, 2, 0, 0, len(ELF)) + MAGIC, id="nothing-else"),
     ],
 )
 def test_a_damaged_signature_is_refused_not_cut_off(end: bytes) -> None:
@@ -216,15 +219,18 @@ def test_a_pin_file_that_holds_none_is_refused(tmp_path: Path, text: bytes, said
 
 
 def test_a_passphrase_that_is_another_file_is_refused(tmp_path: Path) -> None:
+    key = _key(tmp_path, 0o600)
     with pytest.raises(UsageError, match="has over 1024 characters"):
-        take_key(_key(tmp_path, 0o600), "1" * 70000)
+        take_key(key, "1" * 1025)
+    assert take_key(key, "1" * 1024).secret == "1" * 1024
 
 
 def test_a_pin_of_a_file_from_windows_is_the_pin_alone(tmp_path: Path) -> None:
     pin = tmp_path / "pin"
     pin.write_bytes(b"4321\r\n")
     pin.chmod(0o600)
-    assert take_key(f"pkcs11:token=t?pin-source={pin}", None).secret == "4321"  # noqa: S105 of none
+    for form in ("", "file:", "file://"):
+        assert take_key(f"pkcs11:token=t?pin-source={form}{pin}", None).secret == "4321"  # noqa: S105 of none
 
 
 @pytest.mark.parametrize(

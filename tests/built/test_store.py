@@ -76,6 +76,33 @@ def test_each_input_makes_another_build(store: Store, name: str) -> None:
     assert find(store, other).built is None
 
 
+def test_what_is_not_used_since_that_very_moment_goes(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.keep(to_entry(BUILT))
+    [row] = store.rows()
+    monkeypatch.setattr(time, "time", lambda: row.used + 86399.0)
+    assert store.prune(1) == ()
+    monkeypatch.setattr(time, "time", lambda: row.used + 86400.0)
+    assert [each.digest for each in store.prune(1)] == [INPUTS.digest]
+
+
+def test_a_manifest_names_files_in_order_whatever_was_built_first(store: Store) -> None:
+    store.keep(replace(to_entry(BUILT), files=BUILT.files[::-1]))
+    told = json.loads((_place(store) / MANIFEST).read_text())
+    assert [each["name"] for each in told["files"]] == ["make.log", MODULE]
+    told["files"].reverse()
+    (_place(store) / MANIFEST).write_text(json.dumps(told))
+    assert find(store, INPUTS).built == BUILT
+
+
+@pytest.mark.parametrize("digest", ["", "..", "a" * 63, "A" * 64, f"{'a' * 64}/x"])
+def test_what_is_no_digest_leads_nowhere(store: Store, digest: str) -> None:
+    for asked in (store.look, store.hold):
+        with pytest.raises(ValueError, match="is no digest"):
+            asked(digest)
+
+
 def test_the_folder_is_for_us_alone(store: Store) -> None:
     assert store.folder.stat().st_mode & 0o077 == 0
 

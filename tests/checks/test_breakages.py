@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
+from tests.checks.test_checks_gds import LOADED
 from tests.evidence.board import BOARD, GPUS, HCAS, Board
 from tests.evidence.build import (
     DRIVER,
     GUEST_CPU,
+    HEALTHY,
     KERNEL,
     OPEN,
     PROPRIETARY,
@@ -24,7 +26,7 @@ from tests.evidence.build import (
     without_module,
 )
 from tests.evidence.frames import ABSENT, DENIED, Override
-from tests.evidence.healthy_consumers import nccl, ucx_info
+from tests.evidence.healthy_consumers import LIBS, nccl, ucx_info
 from tests.evidence.platforms import ALTRA, GRACE
 from tests.unit.judged import TODAY
 from toolkit.checks.all import BY_ID
@@ -132,6 +134,12 @@ ROWS = [
         "memory-peers": "/sys/kernel/mm/memory_peers/nv_mem/version\n"}),
     Met("B01", "peermem-not-loaded", False, {**CLOSED, "libraries": nccl("2.22.3"),
         "module-state": without_module("nvidia_peermem")}),
+    Met("B01", "ucx-without-cuda", False, {**CLOSED, "libraries": "",
+        "ucx-info": ucx_info("1.17.0", "--without-cuda")}),
+    Met("B01", "no-version", False, {**CLOSED, "libraries": f"{LIBS}/libnccl.so.2\n"}),
+    Met("B01", "ofed-without-a-version", False, {**CLOSED, "ofed-info": ABSENT,
+        "rdma-modinfo": rdma_core(version="")} | {"libraries": nccl("2.22.3")}),
+    Met("B01", "neither-dmabuf", True, {"libraries": nccl("2.12.12")}),
     Met("B02", "held-by-ib_uverbs", True),
     Met("B02", "held-by-ib_core", False, {"module-state": module_state(
         ib_core="ib_uverbs mlx5_ib nvidia_peermem", ib_uverbs="rdma_ucm mlx5_ib")}),
@@ -143,6 +151,7 @@ ROWS = [
     Met("B03", "nvidia-flavour", False, UBUNTU_68 | {"kernel-release": "6.8.0-1023-nvidia\n"}),
     Met("B03", "with-ofed", False, {"kernel-release": f"{NEWER}\n"}),
     Met("B03", "debian", False, UBUNTU_68 | {"os-release": "ID=debian\nVERSION_ID=13\n"}),
+    Met("B03", "exported-all-the-same", False, UBUNTU_68 | {"kallsyms": HEALTHY["kallsyms"]}),
     Met("B04", "precompiled-stub", True, PRECOMPILED, found="/kernel/nvidia-580-open/nvidia.ko"),
     Met("B04", "kmod-nvidia-of-rhel", True, RHEL_PRECOMPILED, found="/extra/drivers/video/nvidia"),
     Met("B04", "stub-by-dkms", False, stub()),
@@ -153,10 +162,12 @@ ROWS = [
         {"dkms-status": f"nvidia/{DRIVER}: added\n", "dkms-tree": "/var/lib/dkms/nvidia\n"}),
     Met("B06", "arm-without-default", True, ARM),
     Met("B06", "x86", False, ARM | {"arch": "x86_64\n"}),
+    Met("B06", "nothing-of-ofed-to-build-with", False, ARM | {"sources": ""}),
     Met("B07", "altra", True, driver("580.65.06"), ALTRA, found="Ampere Altra"),
     Met("B07", "older-driver", False, driver("575.57.08"), ALTRA),
     Met("B07", "overridden", False, driver("580.65.06") | OVERRIDDEN, ALTRA),
     Met("B07", "xeon", False, driver("580.65.06")),
+    Met("B07", "a-guest", False, driver("580.65.06") | {"cpu": GUEST_CPU}, ALTRA),
     Met("B08", "coherent", True, driver("595.44.02") | OVERRIDDEN, GRACE),
     Met("B08", "before-595", False, driver("590.48.01") | OVERRIDDEN, GRACE),
     Met("B08", "not-overridden", False, driver("595.44.02"), GRACE),
@@ -170,6 +181,8 @@ ROWS = [
         {**CLOSED, "dkms-status": f"nvidia-fs/2.24.2, {KERNEL}, x86_64: installed\n"}),
     Met("B10", "on-disk-alone", True, {**CLOSED, "companion-modinfo":
         "@nvidia-fs\nfilename:       /lib/modules/x/nvidia-fs.ko\nversion:        2.17.5\n"}),
+    Met("B10", "running-alone", True, {**CLOSED, "companion-modinfo": "",
+        "gds": LOADED}),
     Met("B10", "open-driver", False,
         {"dkms-status": f"nvidia-fs/2.24.2, {KERNEL}, x86_64: installed\n"}),
     Met("B10", "older", False,
@@ -182,6 +195,11 @@ ROWS = [
     Met("B11", "doca-3.2-on-9.6", False,
         {"os-release": str(EL98["os-release"]).replace("9.8", "9.6"),
          "kernel-release": "5.14.0-570.12.1.el9_6.x86_64\n"}),
+    Met("B11", "not-by-dkms", False, EL98 | {"dkms-status": f"nvidia/{DRIVER}: added\n"}),
+    Met("B11", "the-kernel-is-there-and-does-not-run", True, EL98 | {
+        "kernel-release": "5.14.0-570.12.1.el9_6.x86_64\n",
+        "kernels": "@5.14.0-570.12.1.el9_6.x86_64\nimage\n@5.14.0-687.5.1.el9_8.x86_64\nimage\n"},
+        found="and 5.14.0-687.5.1.el9_8.x86_64 is installed"),
     Met("B12", "legacy-on-6.8", True,
         {"kernel-release": f"{NEWER}\n", "legacy": "/usr/src/nvidia-peer-memory-1.3\n"}),
     Met("B12", "legacy-on-5.15", False, {"legacy": "/usr/src/nvidia-peer-memory-1.3\n"}),
@@ -195,6 +213,10 @@ ROWS = [
     Met("B15", "ofed-pod-newer", True, {"containers": PODS, "dmesg": DISAGREES}),
     Met("B15", "no-pods", False, {"dmesg": DISAGREES}),
     Met("B15", "they-agree", False, {"containers": PODS}),
+    Met("B15", "ofed-pod-as-old", True,
+        {"containers": PODS.replace("ofed:newer\n", ""), "dmesg": DISAGREES}),
+    Met("B15", "ofed-by-packages", False,
+        {"containers": PODS.partition("ofed:")[0], "dmesg": DISAGREES}),
     Met("B16", "gb10", True, board=BOARD.without(GPUS[1]).but(GPUS[0], ids=(0x10DE, 0x2E12))),
     Met("B16", "h100", False),
     Met("B17", "geforce", True,
@@ -206,8 +228,13 @@ ROWS = [
     Met("B19", "no-g++", True, {"tools": "gcc\nmake\nld\n"}),
     Met("B19", "with-g++", False),
     Met("B19", "nothing-is-built", False, {"tools": "gcc\n", "dkms-status": ""}),
+    Met("B19", "no-tool-was-found", False, {"tools": ""}),
     Met("B20", "secure-boot-no-key", True, SECURE, found="DKMS has no key"),
     Met("B20", "secure-boot-enrolled", False, {**SECURE, "mok-key": ENROLLED}),
+    Met("B20", "secure-boot-not-enrolled", True,
+        {**SECURE, "mok-key": ENROLLED.replace("already", "not")}, found="is not enrolled"),
+    Met("B20", "secure-boot-the-first-without-signatures", True,
+        {**SECURE, "ofed-info": "OFED-internal-25.10-0.5.5:\n"}),
     Met("B20", "secure-boot-off", False),
     Met("B20", "older-ofed", False, {**SECURE, "ofed-info": "MLNX_OFED_LINUX-24.10-2.1.8.0:\n"}),
 ]  # fmt: skip
@@ -223,6 +250,12 @@ def test_a_breakage_is_met_where_its_cause_is_and_nowhere_else(row: Met) -> None
     found = met(row)
     assert (row.id in found) is row.met, found
     assert row.found in found.get(row.id, "")
+
+
+def test_a_breakage_that_a_site_adds_is_met_by_no_rule_and_ends_nothing() -> None:
+    own = replace(shipped().breakages[0], id="X01")
+    want = Want(compat=replace(shipped(), breakages=(own, *shipped().breakages)))
+    assert [each.id for each in known(Node(node()), want)] == ["B02"]
 
 
 @pytest.mark.parametrize("name", [each.id for each in shipped().breakages])

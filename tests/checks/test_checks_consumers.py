@@ -19,6 +19,8 @@ SHMEM = f"{LIBS}/libnvshmem_host.so.3 -> libnvshmem_host.so.3.3.20\n"
 NOTHING: dict[str, Override] = {"libraries": "", "ucx-info": ABSENT, "perftest": ABSENT}
 
 
+BUILT = "path /usr/bin/ib_write_bw\ncuda {}\ndmabuf {}\n"
+TAKEN = Want(path=PeerPath.DMABUF, taken=True)
 SITE = "/opt/conda/lib/python3.12/site-packages"
 
 
@@ -108,6 +110,23 @@ TOO_OLD = [
         libraries(f"{SITE}/nvidia_nccl_cu11-2.20.5.dist-info\n", **{"memory-peers": NV_MEM}),
     ),
     Row("nothing-installed", "consumer.too_old", NA, "no NCCL", NOTHING),
+    Row("a-plugin", "consumer.too_old", NA, "no NCCL", libraries(f"{LIBS}/libnccl-net-ofi.so\n")),
+    Row("ucx-of-no-release", "consumer.too_old", NA, "no NCCL", libraries(f"{LIBS}/libucp.so.0\n")),
+    Row(
+        "ucx-asked-for-stands-in-for-the-one-that-is-there",
+        "consumer.too_old",
+        FAIL,
+        "UCX 1.17.0: finds neither",
+        {"libraries": "", **CLOSED},
+        want=asked(ucx="1.17.0"),
+    ),
+    Row(
+        "a-file-of-peermem-and-no-peermem",
+        "consumer.too_old",
+        FAIL,
+        "NCCL 2.12.12: finds neither",
+        libraries(nccl("2.12.12"), **{"memory-peers": NV_MEM}, **NO_PEERMEM),
+    ),
     Row("not-read", "consumer.too_old", UNKNOWN, "abandoned", {"ucx-info": TIMEOUT}),
     Row(
         "rapids'-ucx-has-a-release-of-its-own",
@@ -170,6 +189,13 @@ SETTINGS = [
         {"consumer-settings": 'profile.d/nccl.sh:export NCCL_NET_GDR_LEVEL="LOC"\n'},
     ),
     Row("no-dmabuf-with-peermem", "nccl.env", PASS, "1 set", conf("NCCL_DMABUF_ENABLE=0")),
+    Row(
+        "set-to-nothing",
+        "nccl.env",
+        PASS,
+        "2 set",
+        {**conf("NCCL_DMABUF_ENABLE=", "NCCL_NET_GDR_READ="), **NO_PEERMEM},
+    ),
     Row(
         "no-dmabuf-without-peermem",
         "nccl.env",
@@ -238,6 +264,16 @@ SETTINGS = [
         "UCX_IB_GPU_DIRECT_RDMA=n: GPUDirect RDMA is off; /etc/environment",
         {"consumer-settings": "environment:UCX_IB_GPU_DIRECT_RDMA=n\n"},
     ),
+    *(
+        Row(word, "ucx.paths", status, "UCX", {"consumer-settings": f"environment:{word}\n"})
+        for word, status in (
+            ("UCX_IB_GPU_DIRECT_RDMA=No", FAIL),
+            ("UCX_IB_GPU_DIRECT_RDMA=try", PASS),
+            ("UCX_TLS=all", PASS),
+            ("UCX_TLS=^all", FAIL),
+            ("UCX_TLS=rc,gpu", PASS),
+        )
+    ),
     Row(
         "transports-without-cuda",
         "ucx.paths",
@@ -291,6 +327,20 @@ TOOLS = [
     ),
     Row("none", "nvshmem.transport", NA, "no NVSHMEM"),
     Row(
+        "asked-for-without-the-library",
+        "nvshmem.transport",
+        PASS,
+        "NVSHMEM 3.1: dmabuf",
+        want=asked(nvshmem="3.1"),
+    ),
+    Row(
+        "of-another-library's-settings",
+        "nvshmem.transport",
+        PASS,
+        "NVSHMEM 3.3.20: dmabuf",
+        {"libraries": SHMEM, "nccl-conf": "NCCL_DMABUF_ENABLE=0\n"},
+    ),
+    Row(
         "driver-not-read",
         "nvshmem.transport",
         UNKNOWN,
@@ -304,7 +354,7 @@ TOOLS = [
         "perftest.path",
         FAIL,
         "was built without dma-buf",
-        {"perftest": "path /usr/bin/ib_write_bw\ncuda yes\ndmabuf no\n"},
+        {"perftest": BUILT.format("yes", "no")},
         want=DMABUF,
     ),
     Row(
@@ -312,15 +362,24 @@ TOOLS = [
         "perftest.path",
         NA,
         "built without CUDA",
-        {"perftest": "path /usr/bin/ib_write_bw\ncuda no\ndmabuf no\n"},
+        {"perftest": BUILT.format("no", "no")},
     ),
     Row("none", "perftest.path", NA, "no ib_write_bw", {"perftest": ABSENT}),
-    Row(
-        "not-readable",
-        "perftest.path",
-        UNKNOWN,
-        "could not be read",
-        {"perftest": "path /usr/bin/ib_write_bw\ncuda unreadable\ndmabuf unreadable\n"},
+    *(
+        Row(f"without-dmabuf-{claim}", "perftest.path", status, found, frames, want=TAKEN)
+        for claim, status, found, frames in (
+            ("and-with-peermem", PASS, "--use_cuda", {"perftest": BUILT.format("yes", "no")}),
+            (
+                "nor-peermem",
+                FAIL,
+                "without dma-buf",
+                {"perftest": BUILT.format("yes", "no"), **NO_PEERMEM},
+            ),
+        )
+    ),
+    *(
+        Row(words[0], "perftest.path", UNKNOWN, "be read", {"perftest": BUILT.format(*words)})
+        for words in (("unreadable", "unreadable"), ("yes", "unreadable"))
     ),
 ]
 ROWS = [*TOO_OLD, *SETTINGS, *TOOLS]

@@ -29,6 +29,11 @@ MISMATCH = (
 PARAMS = "EnableStreamMemOPs: 0\nDeviceFileMode: 432\nResmanDebugLevel: 4294967295\n"
 DWORDS = 'RegistryDwords: "PeerMappingOverride=1;A=2;"\n'
 UNLOADED = {"module-state": without_module("nvidia_peermem")}
+REFUSED = (
+    f"[   64.5] NVRM: The NVIDIA GPU {GPUS[1]} (PCI ID: 10de:2331)\n"
+    "NVRM: installed in this system is not supported by open\n"
+    "NVRM: nvidia.ko because it does not include the required GPU\n"
+)
 NO_SYMBOL = {"kallsyms": "", "symvers": "", "exports": exported(peers={})}
 
 
@@ -50,6 +55,24 @@ ROWS = [
         "nvidia.present",
         FAIL,
         "1 of 2 GPUs: no driver",
+        board=BOARD.but(GPUS[1], driver=""),
+    ),
+    # As the real open driver 535 writes it of a GPU whose registers name no GSP.
+    Row(
+        "the-open-modules-do-not-know-one",
+        "nvidia.present",
+        FAIL,
+        f"the open kernel modules do not drive {GPUS[1]}, says the kernel log",
+        {"dmesg": REFUSED},
+        board=BOARD.but(GPUS[1], driver=""),
+    ),
+    Row("driven-since", "nvidia.present", PASS, "2 GPUs", {"dmesg": REFUSED}),
+    Row(
+        "no-driver-and-no-log",
+        "nvidia.present",
+        FAIL,
+        "1 of 2 GPUs: no driver",
+        {"dmesg": DENIED},
         board=BOARD.but(GPUS[1], driver=""),
     ),
     Row(

@@ -17,9 +17,8 @@ from toolkit.facts.node.node import Node
 from toolkit.want import PeerPath, Want
 
 
-def of(device: int) -> Board:
+def of(device: int, board: Board = BOARD) -> Board:
     """The board with GPUs of this device id."""
-    board = BOARD
     for address in GPUS:
         board = board.but(address, ids=(0x10DE, device))
     return board

@@ -30,6 +30,7 @@ INBOX = f"/lib/modules/{KERNEL}/kernel/drivers/infiniband/core/ib_uverbs.ko"
 _UVERBS = replace(_KERNEL.modules[-1], name="ib_uverbs", file=FileEntry(INBOX, sha(7), "644"))
 GONE = replace(BORN, kernels=(replace(_KERNEL, modules=(*_KERNEL.modules, _UVERBS)),))
 REMOVED = {IMAGE: "absent", INBOX: "absent"}
+NO_DEFAULT = replace(BORN, default="")
 WITHOUT = replace(BORN, kernels=(replace(BORN.kernels[0], modules=BORN.kernels[0].modules[:-1]),))
 
 
@@ -119,6 +120,22 @@ ROWS = [
     Row("a-trial-that-was-given-up", ID, FAIL, "argument pci", born(
         cmdline=booted(f"{ARGUMENTS} pci=realloc {TRIAL}"),
         boot_trials="ab12 given-up 2026-01-02T03:04:05Z it panicked\n")),
+    Row("a-kernel-that-nothing-says-is-booted", ID, FAIL, f"running kernel: {NEXT_KERNEL}",
+        born(NO_DEFAULT, kernel_release=f"{NEXT_KERNEL}\n"), want=ASKED),
+    Row("the-kernel-that-nothing-says-is-booted", ID, PASS, f"9 files, kernel {KERNEL}",
+        born(NO_DEFAULT)),
+    Row("an-argument-of-one-start-is-none-of-the-image", ID, PASS, "as the image",
+        born(replace(BORN, arguments=(*(BORN.arguments or ()), "rd.x=9", "luks.x=y")))),
+    Row("a-word-that-begins-as-none-that-decides", ID, PASS, "as the image", born(
+        cmdline=booted(f"{ARGUMENTS} xpci=nommconf"))),
+    Row("arguments-beside-another-file-of-a-run", ID, FAIL, "argument pci", born(
+        cmdline=booted(f"{ARGUMENTS} pci=realloc"), passport_files=hashed({LOAD: OTHER}),
+        passport_since=since(OTHER), left=f"{OTHER} /etc/modules-load.d/x.conf\n",
+        placed=f"{OTHER} 644 0 0 /etc/modules-load.d/x.conf\n")),
+    Row("arguments-of-a-file-that-is-as-it-was-born", ID, FAIL, "argument pci", born(
+        ADDING, cmdline=booted(f"{ARGUMENTS} pci=realloc"), passport_files=hashed({}, ADDING),
+        passport_since=since(sha(5), GRUB), left=f"{sha(5)} {GRUB}\n",
+        placed=f"{sha(5)} 644 0 0 {GRUB}\n")),
     Row("unreadable", ID, UNKNOWN, "permission denied", born(passport=DENIED)),
     Row("no-passport-at-all", ID, UNKNOWN, "cannot read", born(passport="{\n")),
     Row("of-a-later-format", ID, UNKNOWN, "format", born(

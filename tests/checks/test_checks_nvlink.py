@@ -6,10 +6,18 @@ import re
 
 import pytest
 
-from tests.checks.test_checks_gpu import SWITCHED
+from tests.checks.test_checks_fabric import nvlinks
+from tests.checks.test_checks_gpu import NO_FABRIC, SWITCHED, of
+from tests.evidence.frames import Override
 from tests.evidence.healthy_fabric import smi_q
 from tests.evidence.judging import FAIL, NA, PASS, UNKNOWN, Row, holds, name
 
+APART: dict[str, Override] = {"nvidia-smi-q": smi_q(fabric=NO_FABRIC)}
+GONE = "nvidia-fabricmanager.service not-found inactive dead nvidia-fabricmanager.service\n"
+NO_UNIT: dict[str, Override] = {"systemctl-status": GONE}
+WAITING = smi_q(fabric=("In Progress", "N/A"))
+GUESTS = SWITCHED.but("0000:b0:00.0", driver="vfio-pci")
+UP_ONCE = "Successfully configured all the available GPUs and NVSwitches to route NVLink traffic."
 OTHER = "77777777-1111-2222-3333-444444444444"
 ROWS = [
     *(
@@ -51,6 +59,7 @@ ROWS = [
             ("Access Timeout Recovery", "True", FAIL),
             ("Incorrect Configuration", "Incorrect SysGUID", FAIL),
             ("Incorrect Configuration", "No Partition", FAIL),
+            ("Incorrect Configuration", "Unknown Error", UNKNOWN),
             ("Bandwidth", "Half", UNKNOWN),
         )
     ),
@@ -84,7 +93,72 @@ ROWS = [
         {"nvidia-smi-q": re.sub(" +(Fabric|State|Status|ClusterUUID).*\n", "", smi_q())},
         SWITCHED,
     ),
-]
+    Row("before-hopper", "nvidia.fabric_state", NA, "no GPU", APART, of(0x20B0, SWITCHED)),
+    Row("of-nobody-s-making", "nvidia.fabric_state", NA, "no GPU", APART, of(0x0001)),
+    Row("of-a-rack", "nvidia.fabric_state", NA, "no GPU", APART, of(0x2941)),
+    Row("of-b200", "nvidia.fabric_state", UNKNOWN, "this board has", APART, of(0x2901)),
+    Row("of-hopper-alone", "nvidia.fabric_state", NA, "no GPU", APART),
+    Row(
+        "unlike",
+        "nvlink.links",
+        UNKNOWN,
+        "GPUs with 2 and 10 links",
+        {"nvlink-status": f"{nvlinks('X', 10)['nvlink-status']}{nvlinks('X', 2)['nvlink-status']}"},
+    ),
+    Row(
+        "up-once-and-gone",
+        "nvidia.fabricmanager",
+        FAIL,
+        "does not run",
+        {"fabricmanager-log": f"[Jan 30 2025 10:15:30] [INFO] [tid 1] {UP_ONCE}\n"},
+        SWITCHED,
+    ),
+    Row("no-unit-and-joined", "nvidia.fabricmanager", UNKNOWN, "2 GPUs have joined", NO_UNIT),
+    Row(
+        "no-unit-and-waiting",
+        "nvidia.fabricmanager",
+        FAIL,
+        "GPUs that have not joined",
+        {**NO_UNIT, "nvidia-smi-q": WAITING},
+    ),
+    Row(
+        "no-unit-and-one-waits",
+        "nvidia.fabricmanager",
+        FAIL,
+        "GPUs that have not joined",
+        {**NO_UNIT, "nvidia-smi-q": smi_q().replace(": Completed", ": In Progress", 1)},
+    ),
+    Row(
+        "no-unit-nor-fabric",
+        "nvidia.fabricmanager",
+        UNKNOWN,
+        "whether there are NVSwitches",
+        {**NO_UNIT, **APART},
+    ),
+    Row(
+        "no-unit-and-switches",
+        "nvidia.fabricmanager",
+        FAIL,
+        "NVSwitches on the PCI bus",
+        {**NO_UNIT, **APART},
+        SWITCHED,
+    ),
+    Row(
+        "no-unit-and-switches-of-guests",
+        "nvidia.fabricmanager",
+        UNKNOWN,
+        "whether there are",
+        {**NO_UNIT, **APART},
+        GUESTS,
+    ),
+    Row(
+        "no-unit-and-a-driver-that-logged",
+        "nvidia.fabricmanager",
+        FAIL,
+        "in the kernel log",
+        {**NO_UNIT, **APART, "dmesg": "[    5.1] nvidia-nvswitch0: open (major=509)\n"},
+    ),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("row", ROWS, ids=name)

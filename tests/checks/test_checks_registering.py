@@ -51,6 +51,15 @@ def every(way: str, errno: str) -> dict[tuple[str, str, str], str]:
 
 
 NOTHING = "memlock unlimited\n"
+EXPORT = "cuMemGetHandleForAddressRange CUDA_ERROR_NOT_SUPPORTED"
+UNMAPPED = said(gpus={GPU: f"failed dmabuf-vmm {EXPORT}"})
+SILENT: dict[str, Override] = {
+    "registration": "".join(
+        line
+        for line in str(said()["registration"]).splitlines(keepends=True)
+        if not line.startswith(f"hca {SECOND}")
+    )
+}
 ROWS = [
     Row("nobody-asked", "register.peermem", NA, "not tried: verify --register"),
     Row("nobody-asked", "register.dmabuf", NA, "not tried: verify --register", want=DMABUF),
@@ -198,7 +207,20 @@ ROWS = [
         want=DMABUF,
     ),
     Row("tried", "peermem.bound", PASS, "it took the memory of GPUs", said()),
-]
+    Row("exported-of-cumemcreate-s-not", "dmabuf.gpu", PASS, "open", UNMAPPED, want=DMABUF),
+    Row("exported-of-cumemcreate-s-not", "register.dmabuf", FAIL,
+        f"dmabuf-vmm: {EXPORT}", UNMAPPED, want=DMABUF),
+    Row("not-exported", "register.dmabuf", FAIL, f"dmabuf: {EXPORT}",
+        said(gpus={GPU: f"failed dmabuf {EXPORT}"}), want=DMABUF),
+    Row("failed-before-cuda", "dmabuf.gpu", PASS, "open",
+        said(gpus={GPU: "failed dmabuf open EMFILE"}), want=DMABUF),
+    Row("one-hca-not-asked", "dmabuf.nic", PASS, "not tried", SILENT, want=DMABUF),
+    Row("cuda-lists-none", "register.dmabuf", UNKNOWN, "CUDA lists no GPU",
+        {"registration": NOTHING + "libcuda /usr/lib/libcuda.so.1\nend\n"}, want=DMABUF),
+    Row("an-hca-that-does-not-open", "register.peermem", UNKNOWN,
+        f"{HCA} could not be opened: EACCES",
+        said(pairs={**every("peermem", ""), (GPU, HCA, "open"): "EACCES"})),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -252,3 +274,38 @@ def test_where_no_two_have_a_common_switch_every_pair_counts() -> None:
     board = BOARD.but(HCAS[0], parent="pci0000:05").but(HCAS[1], parent="pci0000:05")
     far = said(pairs={(GPU, SECOND, "dmabuf"): "ENOTSUPP"})
     holds(Row("", "register.dmabuf", FAIL, "1 of 6 pairs", far, board, DMABUF))
+
+
+@pytest.mark.parametrize(
+    ("lines", "hint"),
+    [
+        ("libcuda - libcuda.so.1: cannot open shared object file\n", "is libcuda installed"),
+        ("libcuda - cuInit CUDA_ERROR_NO_DEVICE\n", "nvidia-smi, ibv_devices"),
+        ("libibverbs /usr/lib/x\nlibibverbs - it lists no device\n", "nvidia-smi, ibv_devices"),
+    ],
+)
+def test_what_is_missing_is_a_library_or_what_it_lists(lines: str, hint: str) -> None:
+    frames: dict[str, Override] = {"registration": f"{NOTHING}{lines}end\n"}
+    assert hint in judged(Row("", "register.dmabuf", UNKNOWN, "", frames, want=DMABUF)).finding.hint
+
+
+def test_what_was_taken_is_counted_by_way_and_a_way_of_some_alone_where_it_was_tried() -> None:
+    def told(frames: dict[str, Override]) -> list[str]:
+        return list(
+            judged(Row("", "register.dmabuf", PASS, "", frames, want=DMABUF)).finding.details
+        )
+
+    both = ["dmabuf: 2 of 2", "dmabuf-vmm: 2 of 2"]
+    assert told(said()) == [*both, "peermem: 2 of 2"]
+    assert told(said(pairs=every("peermem", ""))) == [*both, "peermem: 0 of 2"]
+    over = told(said(pairs={(GPU, HCA, "dmabuf-pcie"): "ok"}))
+    assert over == [*both, "dmabuf-pcie: 1 of 2", "peermem: 2 of 2"]
+
+
+def test_memory_that_no_hca_took_was_not_shown_to_be_taken() -> None:
+    vain = said(pairs=every("dmabuf", "ENOMEM"))
+    for check, frames, want in (("dmabuf.gpu", vain, DMABUF), ("peermem.bound", {}, Want())):
+        finding = judged(Row("", check, PASS, "", frames, want=want)).finding
+        assert finding.status is PASS
+        assert "took" not in finding.found
+        assert "taken" not in finding.found

@@ -174,6 +174,58 @@ def test_one_node_is_held_against_nvlink() -> None:
     assert found(COLLECTIVE, nccl_tests(Job(20.0, nodes=1, gpus=2))).status is UNKNOWN
 
 
+BRIDGED = (  # four GPUs, of which each has other links to each of the others
+    "\tGPU0\tGPU1\tGPU2\nGPU0\t X \tNV2\tNV4\nGPU1\tNV2\t X \tPHB\nGPU2\tNV4\tPHB\t X \n\n"
+)
+LINKS = "".join(
+    f"GPU {gpu}: NVIDIA H100 80GB HBM3 (UUID: GPU-{gpu})\n"
+    + "".join(f"\t Link {link}: 26.562 GB/s\n" for link in range(count))
+    for gpu, count in enumerate((18, 17))
+)
+PLAIN = MATRIX.replace("NV18", "PHB")
+ONE_GPU = MATRIX.partition("GPU1\tNV18")[0]
+RISING = ("8589934592", "4294967296")
+
+
+@pytest.mark.parametrize(
+    ("bus", "gpus", "beside", "status", "words"),
+    [
+        pytest.param(100.0, 2, MATRIX, UNKNOWN, "GPUs with 18 NVLinks", id="less-than-half"),
+        pytest.param(180.0, 2, MATRIX, PASS, "(18 links)", id="half-of-what-they-carry"),
+        pytest.param(20.0, 2, MATRIX.replace("NV18", "NV2"), UNKNOWN, "2 NVLinks", id="few-links"),
+        pytest.param(60.0, 2, PLAIN, UNKNOWN, "without NVLink", id="none"),
+        pytest.param(100.0, 3, BRIDGED, PASS, "(2 links)", id="bridges-add-up-for-the-poorest"),
+        pytest.param(340.0, 2, LINKS, PASS, "(17 links)", id="counted-for-the-one-with-fewest"),
+        pytest.param(340.0, 1, ONE_GPU, UNKNOWN, "not told", id="one-gpu"),
+    ],
+)
+def test_nvlink_is_counted_from_what_stands_beside_it(
+    bus: float, gpus: int, beside: str, status: Status, words: str
+) -> None:
+    job = nccl_tests(Job(bus, nodes=1, gpus=gpus))
+    said = found(COLLECTIVE, job, beside.replace("{0}", "PIX"))
+    assert (said.status, words in said.found) == (status, True), said
+
+
+def test_a_bandwidth_that_still_rises_is_no_proof_that_nvlink_is_left_out() -> None:
+    whole = nccl_tests(Job(20.0, nodes=1, gpus=2)).split("\n")
+    text = "\n".join(line for line in whole if not any(f" {each} " in line for each in RISING))
+    assert found(COLLECTIVE, text, MATRIX.format("PIX")).status is UNKNOWN
+
+
+TOPOLOGY = (
+    '<system version="1"><cpu numaid="0"><nic><net name="mlx5_0" dev="0" speed="200000" gdr="1"/>'
+    '<net name="mlx5_1" dev="1" speed="400000" gdr="1"/></nic></cpu></system>\n'
+)
+
+
+def test_ports_may_be_told_by_the_topology_that_nccl_dumped_and_the_fastest_count() -> None:
+    said = found(COLLECTIVE, nccl_tests(Job(46.0)), TOPOLOGY)
+    assert (said.status, "1 of 400G" in said.details[0]) == (PASS, True), said
+    slower = nccl_speeds(200, ("mlx5_8",)) + SPEEDS
+    assert found(COLLECTIVE, nccl_tests(Job(370.0)), slower).status is PASS
+
+
 # --- the same fact in other words ---
 
 SHARES = ((0.95, PASS), (0.5, FAIL))

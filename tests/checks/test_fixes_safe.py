@@ -16,6 +16,7 @@ from tests.evidence.healthy_builds import listing
 from toolkit.checks.all import ALL
 from toolkit.checks.modules.fixes import (
     fabric_manager_package,
+    image_package,
     open_driver,
     registry_dwords,
     reload,
@@ -164,6 +165,22 @@ def test_packages_are_named_as_the_distribution_does(
     assert here.driver is not None
     assert driver in open_driver(here)
     assert fabric_manager_package(here, here.driver.version).split()[0] == manager
+
+
+@pytest.mark.parametrize(
+    ("kernel", "packages"),
+    [
+        ("5.14.0-503.el9.x86_64", "kernel-{} and kernel-devel-{}"),
+        ("5.14.0-503.el9.aarch64+64k", "kernel-64k-{} and kernel-64k-devel-{}"),
+        ("5.14.0-503.el9.x86_64+rt", "kernel-rt-{} and kernel-rt-devel-{}"),
+        ("4.18.0-553.rt7.342.el8.x86_64", "kernel-rt-{} and kernel-rt-devel-{}"),
+        ("5.15.0-300.163.18.el9uek.x86_64", "kernel-uek-{} and kernel-uek-devel-{}"),
+    ],
+)
+def test_flavours_of_rhels_kernel_have_packages_of_their_own(kernel: str, packages: str) -> None:
+    version = kernel.partition("+")[0]
+    wanted = packages.format(version, version)
+    assert image_package(Node(node({"os-release": ROCKY})), kernel) == wanted
 
 
 # What a family has not; dracut can be had on Debian, and is not what its packages call.

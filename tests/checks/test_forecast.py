@@ -86,6 +86,8 @@ CASES: dict[str, Case] = {
     "no-driver": ("driver", FAIL, f"no nvidia for {NEXT_KERNEL}", BARE_NEXT),
     "another-driver": ("driver", FAIL, "nvidia 550.54.15 for", {
         "all-modinfo": built() + built(NEXT_KERNEL, driver="550.54.15")}),
+    "no-headers": ("kernel", PASS, "installed, no headers", {
+        "kernels": kernel_block(KERNEL) + kernel_block(NEXT_KERNEL).replace("headers\n", "")}),
     "kernels-not-read": ("kernel", UNKNOWN, "permission", {"kernels": DENIED}),
     "ofed-not-built": ("rdma-stack", FAIL, "the inbox stack would load", BARE_NEXT),
     "ofed-gone-and-inbox-there": ("rdma-stack", FAIL, "the inbox stack would load", {
@@ -109,6 +111,17 @@ CASES: dict[str, Case] = {
     "ofed-not-read": ("rdma-stack", UNKNOWN, "no answer", {"ofed-info": TIMEOUT}),
     "no-peermem": ("nvidia-peermem", FAIL, f"no nvidia-peermem for {NEXT_KERNEL}", {
         "kernels": kernel_block(KERNEL) + kernel_block(NEXT_KERNEL, peermem=False)}),
+    "two-peermems-of-which-one-is-a-stub": ("nvidia-peermem", UNKNOWN, "not alike: ", {
+        "all-modinfo": built() + built(NEXT_KERNEL) + "".join(
+            f"filename:{each}" for each in built(NEXT_KERNEL, peermem="").split("filename:")[1:]
+            if "peermem" in each).replace("updates/dkms", "extra")}),
+    "peermem-on-a-core-that-is-part-of-the-kernel": ("nvidia-peermem", PASS, "depends on nvidia", {
+        "all-modinfo": built() + built(NEXT_KERNEL, peermem="nvidia"),
+        "kernels": kernel_block(KERNEL) + "".join(
+            line for line in kernel_block(NEXT_KERNEL).splitlines(keepends=True)
+            if "ib_core" not in line)}),
+    "peermem-that-asks-for-rdma-alone": ("nvidia-peermem", FAIL, "depends on ib_uverbs only", {
+        "all-modinfo": built() + built(NEXT_KERNEL, peermem="ib_uverbs")}),
     "stub": ("nvidia-peermem", FAIL, "a stub", {
         "all-modinfo": built() + built(NEXT_KERNEL, peermem="")}),
     "peermem-that-never-asks-for-rdma": ("nvidia-peermem", FAIL, "depends on nvidia only", {
@@ -186,6 +199,98 @@ def test_one_thing_that_differs_is_told(case: Case) -> None:
     assert bool(said.expected) == (status is FAIL)
     assert said.hint or status is not FAIL
     assert status is not UNKNOWN or ahead(frames).exit_code is not ExitCode.OK
+
+
+ROCKY_8 = 'ID="rocky"\nVERSION_ID="9.8"\nID_LIKE="rhel centos fedora"\n'
+OLD_OFED = {"ofed-info": "OFED-internal-24.10-0.7.0:\n", "os-release": ROCKY_8}
+STEPS: dict[str, tuple[str, str, Mapping[str, Override]]] = {
+    "no-headers-to-build-with": ("driver", f"install linux-headers-{NEXT_KERNEL}, then dkms", {
+        **BARE_NEXT, "kernels": kernel_block(KERNEL) + f"@{NEXT_KERNEL}\nimage\n"}),
+    "ofed-before-the-driver-and-headers-once": ("driver",
+        f"install linux-headers-{NEXT_KERNEL}, then dkms install mlnx-ofed-kernel/{OFED} -k "
+        f"{NEXT_KERNEL}; then dkms install nvidia/{DRIVER} -k {NEXT_KERNEL}", {
+        **BARE_NEXT, "kernels": kernel_block(KERNEL) + f"@{NEXT_KERNEL}\nimage\n"}),
+    "a-kernel-for-which-the-driver-is-not-made": ("driver", "boot a kernel without PREEMPT_RT", {
+        **BARE_NEXT, "kernel-configs": f"@{NEXT_KERNEL}\nCONFIG_PREEMPT_RT=y\n"}),
+    "built-and-not-installed": ("driver", f"dkms install nvidia/550.1 -k {NEXT_KERNEL}", {
+        **BARE_NEXT, "kernels": kernel_block(KERNEL) + f"@{NEXT_KERNEL}\nimage\n",
+        "dkms-status": f"nvidia/550.1, {NEXT_KERNEL}, x86_64: built\n"
+        f"nvidia/{DRIVER}, {KERNEL}, x86_64: installed\n"}),
+    "added-and-never-built": ("driver", f"dkms install nvidia/550.1 -k {NEXT_KERNEL}", {
+        **BARE_NEXT, "dkms-status": "nvidia/550.1: added\n"}),
+    "by-packages": ("driver", f"install the modules of the NVIDIA driver for {NEXT_KERNEL}", {
+        **BARE_NEXT, "dkms-confs": "", "dkms-status": ""}),
+    "a-menu-of-grubby": ("command-line", "grubby --update-kernel", {
+        "os-release": ROCKY_8, "boot-entries": grub("ro quiet", kernels=(NEXT_KERNEL, KERNEL))}),
+    "what-autoload-lacks": ("autoload", "a file in /etc/modules-load.d", {"modules-load": ""}),
+    "a-line-that-blacklists": ("configuration", "remove the blacklist", {
+        "modprobe-config": "blacklist mlx5_core\n"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", STEPS.values(), ids=STEPS)
+def test_the_step_is_the_one_that_this_node_needs(
+    case: tuple[str, str, Mapping[str, Override]],
+) -> None:
+    topic, step, frames = case
+    assert step in prospect(ahead(frames), topic).finding.hint
+
+
+EL96, EL98 = "5.14.0-570.el9_6.x86_64", "5.14.0-687.5.1.el9_8.x86_64"
+
+
+@pytest.mark.parametrize(
+    ("release", "frames", "hint"),
+    [
+        pytest.param(
+            "6.8.0-99-generic",
+            {},
+            "install linux-image-6.8.0-99-generic and linux-headers-6.8.0-99-generic; DKMS would "
+            f"build mlnx-ofed-kernel/{OFED}, nvidia/{DRIVER} then",
+            id="ubuntu's",
+        ),
+        pytest.param(
+            "6.8.0-99-generic",
+            {"dkms-status": f"nvidia/{DRIVER}: added\n"},
+            "linux-headers-6.8.0-99-generic",
+            id="nothing-that-is-built",
+        ),
+        pytest.param(
+            "6.8.0-99-generic",
+            {"dkms-tree": f"{HEALTHY['dkms-tree']}/etc/dkms/no-autoinstall\n"},
+            "linux-headers-6.8.0-99-generic",
+            id="dkms-was-told-to-build-nothing",
+        ),
+        pytest.param(EL98, {}, f"{EL98} is named like no kernel of ubuntu", id="another's"),
+        pytest.param(
+            "6.8.0-99", {"os-release": ROCKY_8}, "no kernel of rocky", id="ubuntu's-there"
+        ),
+        pytest.param(
+            EL96,
+            {"os-release": ROCKY_8},
+            f"install kernel-{EL96} and kernel-devel-{EL96}; DKMS would",
+            id="rocky's",
+        ),
+        pytest.param(
+            EL98, OLD_OFED, f"does not compile for {EL98}", id="which-ofed-is-too-old-for"
+        ),
+    ],
+)
+def test_a_kernel_that_is_not_there_is_told_with_how_to_come_by_it(
+    release: str, frames: Mapping[str, Override], hint: str
+) -> None:
+    (only,) = ahead(frames, release=release).prospects
+    assert only.finding.status is UNKNOWN
+    assert only.finding.found == f"{release} is not installed there"
+    assert hint in only.finding.hint
+    assert ("DKMS would" in only.finding.hint) == ("DKMS would" in hint)
+
+
+def test_which_path_is_taken_has_to_be_known() -> None:
+    found = ahead(want=Want(path=None))
+    told = {each.topic: each.finding.found for each in found.unknown}
+    assert set(told) == {"nvidia-peermem", "dma-buf", "autoload"}
+    assert set(told.values()) == {"which path the node takes is not known"}
 
 
 def test_the_next_boot_is_not_known_without_a_menu() -> None:

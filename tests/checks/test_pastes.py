@@ -360,6 +360,11 @@ def judged(text: str, folder: Path) -> tuple[str, str]:
         pytest.param(LANES.format("tcp/eth0"), "traffic.pair", "", id="ucx-between-nodes-by-tcp"),
         pytest.param(LANES.format("rc_mlx5/mlx5_0:1"), "", "", id="ucx-between-nodes-by-rc"),
         pytest.param(
+            LANES.format("tcp/eth0") + LANES.format("rc_mlx5/mlx5_0:1"),
+            *("", ""),
+            id="ucx-that-begins-by-tcp-and-goes-on-by-rc",
+        ),
+        pytest.param(
             "[    9.100000] efa 0000:3b:00.0: probe with driver efa failed with error -22\n",
             "rdma.devices",
             "",

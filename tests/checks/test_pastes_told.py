@@ -8,8 +8,7 @@ import pytest
 
 from tests.checks.test_pastes import API, BUILD, BUILT_BEFORE, DAY, INSTALL, VOLTA, judged
 from toolkit.checks.check import Status
-from toolkit.checks.judged import Judged, causes, judge_node
-from toolkit.checks.wanting import wanted
+from toolkit.checks.judged import Judged, causes, judge_node, wanted
 from toolkit.report.causes import cause_lines
 from toolkit.report.table import Painter
 from toolkit.verbs.saved import read_saved

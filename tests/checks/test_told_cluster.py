@@ -12,6 +12,7 @@ import pytest
 
 from tests.checks.test_told_otherwise import CHECKS, HOSTS, TEXTS, read, status
 from toolkit.checks.check import Status
+from toolkit.facts.kube import parse_plugin_log
 from toolkit.facts.node.node import Node
 from toolkit.want import Want
 
@@ -274,6 +275,16 @@ def test_a_device_plugin_that_has_nothing_to_offer_says_so_in_each_of_its_words(
         assert keys == {"device-plugin-log"}, (keys, text)
         late = text.count("exposing") > 1
         assert status(CHECK, text) is (UNKNOWN if some or late else FAIL), text
+
+
+@pytest.mark.parametrize(
+    ("before", "offered"), [("", ()), ("device: rdmap1s0,uverbs0,/x\n", ("EFA",))]
+)
+def test_that_a_plugin_is_registered_tells_of_efa_after_its_own_words_alone(
+    before: str, offered: tuple[str, ...]
+) -> None:
+    """The plugins of a dozen makers register by the same line."""
+    assert parse_plugin_log(f"{before}Registered device plugin with Kubelet\n").offered == offered
 
 
 def test_what_stands_first_in_the_chain_is_told_first_and_the_rest_beside_it() -> None:

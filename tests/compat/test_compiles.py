@@ -73,6 +73,7 @@ def test_no_pair_is_said_to_compile_and_not_to() -> None:
         pytest.param("26.04-1.1.0", "5.14.0-611.1.1.el9_7.x86_64", (True, "vendor", "M"),
                      id="between-two-minors"),
         pytest.param("25.10-1.7.1", "6.1.0-56-amd64", (True, "build", "H"), id="built-here"),
+        pytest.param("25.04-0.6.0", "6.1.0-56-amd64", (True, "build", "H"), id="built-by-hand"),
         pytest.param("23.10-3.2.2", "6.8.0-90-generic", (False, "source", "H"), id="strlcpy"),
         pytest.param("24.07-0.6.1", "6.11.0-1018-azure", (False, "source", "H"), id="ts-info"),
         pytest.param("25.04-0.6.1", "6.17.0-20-generic", (False, "source", "H"), id="timers"),

@@ -14,7 +14,7 @@ from itertools import combinations
 
 import pytest
 
-from tests.evidence.board import BOARD, PORTS, REDIRECTS
+from tests.evidence.board import BOARD, GPUS, PORTS, REDIRECTS
 from tests.evidence.build import (
     HEALTHY,
     KERNEL,
@@ -291,6 +291,14 @@ def test_acs_beside_a_translating_iommu_is_a_cause_of_its_own() -> None:
 
 
 # Where facts say otherwise, the table alone makes nothing a consequence.
+
+
+def test_the_driver_lets_go_of_a_gpu_that_does_not_answer_and_of_no_other() -> None:
+    gone, other = GPUS
+    log = {"dmesg": f"[9.1] NVRM: GPU {gone}: GPU has fallen off the bus.\n"}
+    let_go = BOARD.but(gone, driver="")
+    assert "nvidia.present" in roots(node(log, board=let_go))["gpu.lost"]
+    assert "nvidia.present" in roots(node(log, board=let_go.but(other, driver="")))
 
 
 def test_a_module_that_would_load_and_is_not_loaded_follows_from_nothing() -> None:

@@ -214,7 +214,7 @@ FRAMES = {
     "headers": "headers",
     "ibv-devinfo": "devinfo devinfo_failed devinfo_trouble",
     "imex-channels": "imex_channels",
-    "infiniband": "hca_names hca_roles port_errors rdma_devices rdma_hardware said_devices",
+    "infiniband": "hca_names hca_roles node_guids port_errors rdma_devices rdma_hardware said_devices",
     "initramfs": "has_initramfs initramfs",
     "initramfs-next": "initramfs_next",
     "iomem": "windows",

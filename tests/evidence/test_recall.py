@@ -10,8 +10,9 @@ import gc
 import random
 import re
 import weakref
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -24,6 +25,7 @@ from tests.evidence.frames import ABSENT, DENIED, TIMEOUT, Override
 from tests.evidence.machines.held import TODAY, evidence_of, rows
 from tests.laws import NIGHT, few, tried
 from toolkit.checks import check
+from toolkit.checks.check import Verdict
 from toolkit.checks.judged import Judged, judge_node
 from toolkit.errors import CutOff, NotCollected
 from toolkit.evidence import Evidence, Frame, State
@@ -117,16 +119,30 @@ def test_a_frame_that_differs_is_read_and_no_other(monkeypatch: pytest.MonkeyPat
     assert "nvidia-smi-q" not in looked
 
 
-def test_a_machine_with_other_addresses_in_its_config_spaces_is_judged_by_the_first_one(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("key", "own", "other"),
+    [
+        pytest.param("pci-config", r"(?m)^000010 .*$", "000010" + " a5" * 16, id="addresses"),
+        pytest.param("infiniband", r"\A", "mlx5_0/node_guid:a088:c203:00ab:cdef\n", id="GUIDs"),
+        pytest.param("boot-id", r"\w{8}-", "0badcafe-", id="boot"),
+    ],
+)
+def test_what_names_one_machine_makes_no_verdict_anew(
+    key: str, own: str, other: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judge(node(), WANTS[0])
-    looked = calls_of(monkeypatch)
-    config = node().text("pci-config")
-    other = re.sub(r"(?m)^(000010) .*$", r"\1" + " a5" * 16, config)
-    assert other != config
-    judge(node({"pci-config": other}), WANTS[0])
-    assert looked == ["pci-config"]
+    made: list[object] = []
+    keep = Answers._keep
+
+    def watched(self: Answers[object], more: Hashable, sources: Sources, leaf: Any) -> None:
+        made.append(leaf.answer)
+        keep(self, more, sources, leaf)
+
+    monkeypatch.setattr(Answers, "_keep", watched)
+    text, changed = re.subn(own, other, node().text(key))
+    assert changed
+    judge(node({key: text}), WANTS[0])
+    assert not [each for each in made if isinstance(each, Verdict | Judged)]
 
 
 class Small(Reading):

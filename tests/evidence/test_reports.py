@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -31,9 +32,9 @@ from toolkit.facts.firmware.bios_setting import match
 from toolkit.facts.firmware.redfish_bios import Bios
 from toolkit.facts.firmware.redfish_bmc import BmcRead, Trust
 from toolkit.facts.node.node import Node
-from toolkit.features.bios.plan import BiosPlan
-from toolkit.features.bios.plan_reading import BiosOutcome, BiosReading, lines_of
-from toolkit.features.bios.show import changed_lines, looked_lines, planned_lines
+from toolkit.features.bios.plan import BiosPlan, Effect
+from toolkit.features.bios.plan_reading import BiosOutcome, BiosReading, LineState, lines_of
+from toolkit.features.bios.show import changed_lines, looked_lines, planned_lines, summary
 from toolkit.features.bios.show import document as bios_document
 from toolkit.features.predict import show as predicted
 from toolkit.features.predict.plan.totals import (
@@ -131,13 +132,18 @@ def predictions() -> str:
 
 
 def bioses() -> tuple[list[Outcome[BiosReading]], list[Outcome[BiosOutcome]]]:
-    """Two that are looked at, one of them with a plan; one that was changed; one out of reach."""
+    """Two that are looked at, one of them with a plan; one that was changed; one out of reach.
 
-    def looked(of: Bios, asked: str = "") -> BiosReading:
+    And one whose role nobody knows, with more than a table has room for, and a plan that is
+    stopped by a wish that is not to be had.
+    """
+
+    def looked(
+        of: Bios, asked: str = "", role: Role | None = Role.BARE_METAL, trust: Trust = Trust.PINNED
+    ) -> BiosReading:
         plan = planned(of, asked) if asked else BiosPlan()
-        role = Role.BARE_METAL
         lines = lines_of(match(of, shipped()), wanted(role))
-        about = BmcRead("192.0.2.9", Trust.PINNED, "Dell Inc.", "R750", "1.8.2", "6.10")
+        about = BmcRead("192.0.2.9", trust, "Dell Inc.", "R750", "1.8.2", "6.10")
         return BiosReading(about, of, lines, plan, role, ("read while the node was down",))
 
     asked = "power-profile=Custom,aspm=off,sr-iov=off,resizable-bar=on,iommu=off"
@@ -145,11 +151,24 @@ def bioses() -> tuple[list[Outcome[BiosReading]], list[Outcome[BiosOutcome]]]:
     after = looked(bios())
     missed = before.plan.edits[:1]
     lost = LOST.error
+    long = bios({"SysProfile": "Custom"}, SysProfile="P" * 28, MmioAbove4Gb="E" * 29)
+    odd = looked(long, "dma-protection=off,power-profile=Fast,raw:SysProfil=x", None, Trust.NO)
+    edit = replace(odd.plan.edits[0], display="DMA protection", setting=None)
+    more = tuple(Effect(f"Follows{number}", "becomes read-only") for number in range(9))
+    odd = replace(odd, plan=replace(odd.plan, passes=((edit,),), effects=more))
+    scoped = replace(odd.lines[0], scope="slot 1", read_only=True, stand=LineState.AS_WANTED)
+    odd = replace(odd, lines=(scoped, *odd.lines[1:]))
+    alone = replace(odd, lines=(replace(odd.lines[0], wanted="", pending=""),), plan=BiosPlan())
     seen = [Outcome("gpu1", before), Outcome("gpu2", after), Outcome("gpu3", after)]
+    seen += [Outcome("gpu4", odd), Outcome("gpu5", alone)]
     done = [
         Outcome("gpu1", BiosOutcome(before, after, ("sent one setting", "reset"), missed, True, 1)),
         Outcome("gpu2", BiosOutcome(before, before, busy="a job runs")),
         Outcome("gpu3", BiosOutcome(after, after, ("sent",), sent=True)),
+        Outcome("gpu4", BiosOutcome(odd, odd, missed=(replace(edit, name="Gone"),))),
+        Outcome("gpu5", BiosOutcome(odd, odd)),
+        Outcome("gpu6", BiosOutcome(odd, odd, sent=True)),
+        Outcome("gpu7", BiosOutcome(after, after)),
     ]
     return [*seen, Outcome("gpu9", error=lost)], [*done, Outcome("gpu9", error=lost)]
 
@@ -158,7 +177,7 @@ def bios_texts() -> str:
     seen, done = bioses()
     lines = looked_lines(seen, PLAIN) + looked_lines(seen, COLOURED, verbose=True)
     lines += planned_lines(seen, PLAIN) + planned_lines(seen, PLAIN, verbose=True)
-    lines += changed_lines(done, PLAIN)
+    lines += [*changed_lines(done, PLAIN), summary(done), summary(done[:1])]
     whole = [bios_document(each, ExitCode.PENDING, WHEN) for each in (seen, done)]
     return "\n".join([*lines, *map(made, whole)])
 

@@ -130,6 +130,7 @@ def test_the_argument_names_what_differs_from_the_kernels_default_alone() -> Non
         pytest.param("pci:1000:0", True, id="any-device"),
         pytest.param("pci:0:0", True, id="anything"),
         pytest.param("pci:8086:c030", False, id="other-vendor"),
+        pytest.param("PCI:1000:C030", True, id="in-capitals"),
         pytest.param("pci:1000:c030:0:0", True, id="any-subsystem"),
         pytest.param("15:01.0/00.0/00.0", True, id="path"),
         pytest.param("0000:16:00.0/00.0", True, id="path-from-the-switch"),
@@ -168,6 +169,7 @@ def test_devices_are_named_as_the_kernel_names_them(device: str, hits: bool) -> 
         ),
         pytest.param(("config_acs=pci:0:0",), AcsArguments(), id="mask-forgotten"),
         pytest.param(("disable_acs_redir=",), AcsArguments(), id="nothing-named"),
+        pytest.param(('disable_acs_redir="17:00.0"',), AcsArguments(("17:00.0",)), id="quoted"),
     ],
 )
 def test_arguments(values: tuple[str, ...], arguments: AcsArguments) -> None:

@@ -167,7 +167,9 @@ def test_of_two_entries_with_one_name_the_first_counts() -> None:
 @pytest.mark.parametrize(
     ("kind", "default", "typed"),
     [("Boolean", "0", False), ("Boolean", "1", True), ("Integer", "5", 5), ("Integer", 5, 5),
-     ("Enumeration", "1", "1"), ("Boolean", "x", "x")],
+     ("Enumeration", "1", "1"), ("Boolean", "x", "x"), ("Boolean", "TRUE", True),
+     ("Integer", "x", "x"), ("Integer", "9" * 19, int("9" * 19)), ("Integer", "9" * 20, "9" * 20),
+     ("Odd", "0", "0")],
 )  # fmt: skip
 def test_a_default_is_typed_as_the_resource_is(kind: str, default: Raw, typed: Raw) -> None:
     entry = {"AttributeName": "A", "Type": kind, "DefaultValue": default}

@@ -243,15 +243,44 @@ def test_nothing_is_known_of_an_attribute_that_is_not_there() -> None:
     assert not can_set(bios_of({"A": "1"}), "B")
 
 
-def test_a_dependency_with_a_condition_beyond_us_does_not_count() -> None:
-    one = rule("B", "ReadOnly", True, ("A", "EQU", "1"), ("A", "LIKE", "1"))
-    assert locked_by(bios_of({"A": "1", "B": "2"}, one), "B") == ()
+@pytest.mark.parametrize(
+    ("conditions", "inner"),
+    [
+        ([("A", "EQU", "1"), ("A", "LIKE", "1")], {}),
+        ([("A", "EQU", "1"), ("", "EQU", "1")], {}),
+        ([("A", "EQU", "1")], {"MapToProperty": "Odd"}),
+        ([], {}),
+    ],
+)
+def test_a_dependency_with_a_part_beyond_us_does_not_count(
+    conditions: list[Given], inner: dict[str, str]
+) -> None:
+    one = rule("B", "ReadOnly", True, *conditions)
+    one["Dependency"] |= inner  # type: ignore[operator] # a dictionary, as rule made it
+    assert bios_of({"A": "1", "B": "2"}, one).dependencies == ()
+
+
+def test_a_condition_on_another_property_than_the_value_is_beyond_us() -> None:
+    one = rule("B", "ReadOnly", True, ("A", "EQU", "1"))
+    text = json.dumps(one).replace('"MapFromProperty": "CurrentValue"', '"MapFromProperty": "Max"')
+    assert bios_of({"A": "1", "B": "2"}, json.loads(text)).dependencies == ()
+
+
+def test_where_nothing_is_named_that_is_set_the_cause_is() -> None:
+    one = rule("", "ReadOnly", True, ("A", "EQU", "1"), about="B")
+    assert locked_by(bios_of({"A": "1", "B": "2"}, one), "B")
+
+
+def test_a_lock_that_is_opened_is_none() -> None:
+    one = rule("B", "ReadOnly", False, ("A", "EQU", "1"))
+    assert can_set(bios_of({"A": "1", "B": "2"}, one), "B")
 
 
 @pytest.mark.parametrize(
     ("relation", "value", "holds"),
-    [("GTR", "4", True), ("GEQ", "5", True), ("LSS", "5", False), ("LEQ", "5", True)],
-)
+    [("GTR", "4", True), ("GEQ", "5", True), ("LSS", "5", False), ("LEQ", "5", True),
+     ("GTR", "5", False), ("LSS", "6", True), ("GTR", True, False), ("GTR", "x", False)],
+)  # fmt: skip
 def test_numbers_are_compared_as_numbers(relation: str, value: str, holds: bool) -> None:
     one = rule("B", "ReadOnly", True, ("A", relation, value))
     assert bool(locked_by(bios_of({"A": 5, "B": "x"}, one), "B")) is holds

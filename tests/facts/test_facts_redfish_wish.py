@@ -45,6 +45,20 @@ def one(name: str, value: Raw, values: Values = (), vendor: str = "", **more: ob
         pytest.param(one("PcieRelaxedOrdering", "No", ("Yes", "No")), ON, "Yes", id="yes"),
         pytest.param(one("SecureBootEnable_0122", True), OFF, False, id="boolean"),
         pytest.param(one("VTdSupport", 0), ON, 1, id="integer-switch"),
+        pytest.param(one("MmioLimit", 8, UpperBound=16), Wish(Meaning.NUMBER, 16), 16,
+                     id="the-upper-bound"),
+        pytest.param(one("MmioLimit", 8, LowerBound=4), Wish(Meaning.NUMBER, 4), 4,
+                     id="the-lower-bound"),
+        pytest.param(
+            one("MmioLimit", 8, LowerBound=2, ScalarIncrement=4), Wish(Meaning.NUMBER, 10), 10,
+            id="two-steps-up",
+        ),
+        pytest.param(one("MmioLimit", 8, ScalarIncrement=4), Wish(Meaning.NUMBER, 12), 12,
+                     id="a-step-from-zero"),
+        pytest.param(one("MmioLimit", 8, ScalarIncrement=0), Wish(Meaning.NUMBER, 9), 9,
+                     id="no-step"),
+        pytest.param(one("MmioLimit", 8, ScalarIncrement=-2), Wish(Meaning.NUMBER, 9), 9,
+                     id="a-step-down"),
         pytest.param(
             one("Above4GDecoding_0041", "Disabled", (("0", "Disabled"), ("1", "Enabled"))), ON,
             "Enabled", id="the-display-name-where-the-resource-shows-it",
@@ -115,7 +129,14 @@ def test_the_value_to_send(exposed: Exposed, wish: Wish, raw: Raw) -> None:
         pytest.param(
             one("MmioLimit", 8, UpperBound=16), Wish(Meaning.NUMBER, 32), id="out-of-bounds",
         ),
+        pytest.param(one("MmioLimit", 8, LowerBound=4), Wish(Meaning.NUMBER, 3), id="too-low"),
+        pytest.param(
+            one("MmioLimit", 8, LowerBound=2, ScalarIncrement=4), Wish(Meaning.NUMBER, 9),
+            id="between-two-steps",
+        ),
+        pytest.param(one("MmioLimit", 8), AUTO, id="no-number-means-auto"),
         pytest.param(one("SNC_F300", "Auto"), ON, id="no-registry-no-pair"),
+        pytest.param(one("Sriov", "Enabled"), AUTO, id="no-registry-and-neither-of-two"),
         pytest.param(
             one("MemoryMappedIOH", "56TB", ("56TB",)), Wish(Meaning.NUMBER, 2**41), id="no-size",
         ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -85,6 +87,10 @@ def test_what_the_operator_writes_goes_over_the_inventory() -> None:
         23,
     )
     assert host.bmc == GPU1.bmc
+    (host,) = select("gpu1:23", SITE)
+    assert (host.user, host.port) == ("ops", 23)
+    (host,) = select("root@gpu2", SITE)
+    assert (host.user, host.port) == ("root", 2222)
 
 
 def test_excluding_a_name_excludes_it_under_any_user_and_port() -> None:
@@ -116,6 +122,26 @@ def test_what_is_surely_no_host_is_refused(expression: str) -> None:
     assert "\x1b" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("expression", "says"),
+    [
+        ("", "no hosts were named"),
+        (" ", "no hosts were named"),
+        ("a,,b", "'a,,b': nothing stands before ','"),
+        ("a& ", "'a& ': nothing stands before ','"),
+        ("zz*", "'zz*': no host of the inventory has such a name"),
+        ("n[1-2],n3", "'n[1-2],n3': more than 2 hosts"),
+    ],
+)
+def test_what_is_wrong_with_an_expression_is_said(
+    expression: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolkit.hosts.host.MOST", 2)
+    assert names("n[1-2]") == "n1 n2"
+    with pytest.raises(UsageError, match=f"^{re.escape(says)}"):
+        select(expression, SITE)
+
+
 @given(st.text(max_size=12))
 def test_any_text_is_names_or_a_usage_error(text: str) -> None:
     try:
@@ -139,6 +165,9 @@ def test_an_unknown_group_is_refused_with_those_that_there_are() -> None:
     with pytest.raises(UsageError, match="no group 'rack9'") as refused:
         select("@rack9", SITE)
     assert refused.value.hint == "groups: gpu, rack1, rack2"
+    with pytest.raises(UsageError) as refused:
+        select("@rack9", Inventory({"gpu1": GPU1}))
+    assert refused.value.hint == "groups: none"
 
 
 def test_a_group_without_its_sign_is_not_taken_for_a_host() -> None:
@@ -177,7 +206,7 @@ def test_many_hosts_are_asked_for_twice() -> None:
         pytest.param(["n1.ex.org", "n2.ex.org"], "n[1-2].ex.org", id="domain"),
         pytest.param(["u@n1:22", "u@n2:22", "n1"], "n1,u@n[1-2]:22", id="users-and-ports"),
         pytest.param(["127.0.0.1:22", "127.0.0.1:23"], "127.0.0.1:22,127.0.0.1:23", id="ports"),
-        pytest.param(["::1", "[::2]:22"], "::1,[::2]:22", id="ipv6"),
+        pytest.param(["[::2]:22", "::1"], "::1,[::2]:22", id="ipv6"),
         pytest.param(["a file (1)", "n1"], "n1,a file (1)", id="names-of-files"),
     ],
 )

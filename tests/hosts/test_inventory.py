@@ -190,6 +190,18 @@ BROKEN_YAML = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('{"_meta": {"hostvars": {}}}', "this is the JSON of ansible-inventory --list"),
+        ("kind: Config\n", "a mapping is expected here"),  # and no kubeconfig
+    ],
+)
+def test_what_another_program_wrote_is_told_as_that(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(InventoryError, match=says):
+        read_inventory(write(tmp_path, "hosts.yml", text))
+
+
 @pytest.mark.parametrize(("text", "line"), BROKEN_YAML)
 def test_a_broken_yaml_line_is_named(tmp_path: Path, text: str, line: int) -> None:
     file = write(tmp_path, "hosts.yml", text)
@@ -234,6 +246,15 @@ def test_a_broken_line_of_a_host_file_is_named(tmp_path: Path, line: str) -> Non
     file = write(tmp_path, "list", f"n1\n{line}\n")
     with pytest.raises(InventoryError, match=f"^{file}:2: "):
         read_host_file(file)
+
+
+def test_a_host_file_has_no_more_hosts_than_any_site(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolkit.hosts.inventory.MOST", 2)
+    assert len(read_host_file(write(tmp_path, "list", "n1\nn2\n"))) == 2
+    with pytest.raises(InventoryError, match=":3: more than 2 hosts"):
+        read_host_file(write(tmp_path, "list", "n1\nn2\nn3\n"))
 
 
 def test_a_host_file_without_hosts_is_refused(tmp_path: Path) -> None:

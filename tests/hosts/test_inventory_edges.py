@@ -16,10 +16,12 @@ from toolkit.hosts.ansible import (
     _evaluate,
     _priority,
     _ssh_arguments,
+    gather,
     plain_name,
     unfold_ansible,
 )
 from toolkit.hosts.ansible_files import _within, ask_ansible, listed
+from toolkit.hosts.host import Inventory
 from toolkit.hosts.inventory import _looks_like_yaml, _nodes_of, read_ini, read_kubernetes
 
 
@@ -39,6 +41,8 @@ def said(text: str, *, vault: bool = False) -> VariableValue:
         ("node[3:1]", "is no range"),
         ("node[1:3:0]", "is no range"),
         ("node[a:C]", "is no range"),
+        ("node[A:b]", "is no range"),
+        ("node[1:c]", "is no range"),
     ],
 )
 def test_a_line_of_ini_that_cannot_be_read_is_named(text: str, says: str) -> None:
@@ -59,7 +63,7 @@ def test_a_variable_of_a_group_loses_the_quotes_around_it(line: str, text: str) 
 @pytest.mark.parametrize(
     ("text", "yaml"),
     [("---\na", True), ("# x\nall:\n", True), ("{}", True), ("[a:children]\n", False),
-     ("[a:", False), ("web1\nall:\n", False), ("", False)],
+     ("[a:", False), ("web1\nall:\n", False), ("", False), ("  \n # x\n all: \n", True)],
 )  # fmt: skip
 def test_yaml_is_known_by_its_first_line(text: str, *, yaml: bool) -> None:
     assert _looks_like_yaml(text) is yaml
@@ -76,6 +80,50 @@ def test_yaml_is_known_by_its_first_line(text: str, *, yaml: bool) -> None:
 )
 def test_ranges_have_both_ends(pattern: str, names: list[str]) -> None:
     assert unfold_ansible(pattern, "x") == names
+
+
+def test_a_pattern_stands_for_no_more_than_a_hundred_thousand() -> None:
+    assert len(unfold_ansible("n[1:100000]", "x")) == 100_000
+    for pattern in ("n[1:100001]", "n[1:50001]r[1:2]"):
+        with pytest.raises(InventoryError, match="stands for more than 100000 hosts"):
+            unfold_ansible(pattern, "x")
+    assert unfold_ansible("n" * 1024, "x") == ["n" * 1024]
+    with pytest.raises(InventoryError, match="a pattern of 1025 characters"):
+        unfold_ansible("n" * 1025, "x")
+
+
+def test_blanks_in_the_brackets_of_a_section_are_no_part_of_its_name() -> None:
+    assert set(read_ini("[ g ]\na\n", "x")["g"].hosts) == {"a"}
+
+
+def test_groups_may_lie_fifty_deep_and_any_number_costs_no_stack() -> None:
+    def chain(count: int) -> Inventory:
+        within = "".join(f"[g{n}:children]\ng{n + 1}\n" for n in range(1, count))
+        return gather(read_ini(f"{within}[g{count}]\na\n", "x"), "x")
+
+    assert chain(50).groups["g1"] == ("a",)
+    for count in (51, 2000):
+        with pytest.raises(InventoryError, match="contain"):
+            chain(count)
+
+
+def test_a_deeper_group_goes_over_its_parents_in_any_order_of_the_file() -> None:
+    text = (
+        "[x]\na\n[y:children]\nx\n[z:children]\ny\n"
+        "[x:vars]\nansible_user=inner\n[y:vars]\nansible_user=outer\n"
+    )
+    found = gather(read_ini(text, "x"), "x")
+    assert (found.hosts["a"].user, found.groups["z"]) == ("inner", ("a",))
+
+
+def test_a_host_tells_where_each_part_of_its_way_was_said() -> None:
+    values = "ansible_host=a ansible_ssh_host=b ansible_ssh_args='-i /k'"
+    host = gather(read_ini(f"a {values} ansible_ssh_common_args='-J j'\n", "x"), "x").hosts["a"]
+    assert (host.address, host.key_file, host.jump) == ("", "/k", "j")
+    last = "x:1, ansible_ssh_common_args"
+    assert dict(host.sources) == {
+        "jump": last, "key_file": last, "options": last, "address": "x:1, ansible_host",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [7, None, "root@a", "a:22", "a b"])

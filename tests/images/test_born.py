@@ -19,11 +19,11 @@ from dev.lab.machine import factor
 from dev.run import ROOT
 from tests.images.golden import environment, golden, release
 from toolkit.facts.passport import PLACE
-from toolkit.features.image.io.index import differences, look
+from toolkit.features.image.io.index import look
 
 pytestmark = pytest.mark.machine
 BOOTS = 2
-LONG = True  # and builds all of an image's modules, twice
+LONG = True  # and builds all of an image's modules
 
 
 def module() -> str:
@@ -141,20 +141,3 @@ def test_one_module_that_was_replaced_is_refused_at_the_first_boot(
         "image.passport"
     ]
     assert f"/{module()}" in ran.out
-
-
-def test_built_twice_the_files_are_the_same_but_for_what_the_page_names(
-    born: Path, tmp_path: Path
-) -> None:
-    again = golden(tmp_path / "root")
-    try:
-        ran = image(again)
-        assert ran.status == 0, ran.out + ran.err
-        found = [each.path for each in differences(look(born), look(again))]
-        assert [each for each in found if not each.startswith(VARYING)] == []
-    finally:
-        subprocess.run(("rm", "-rf", str(again)), check=True)
-
-
-# docs/image-boot.md has these, with their reasons: journals, by the time of their run.
-VARYING = ("/var/lib/gdr-toolkit/journal", "/var/lib/gdr-toolkit/runs/")

@@ -103,7 +103,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 
 def _patched(folder: Path) -> None:
-    """What whoever stays on this release does: the kernel's point release asks for an argument."""
+    """What whoever stays on this release does: the kernel's point release asks for an argument.
+
+    No open driver of Debian's knows it, to sid's 550.163.01 and 555.58.02. As it is this one
+    compiles for bookworm's own 6.1.0-50, which no guest has, and bookworm-security's proprietary
+    535.309.01 for this kernel; but its nvidia-modeset has 54 sections, and the open one's many are the point.
+    """
     path = folder / "nvidia/nv-pci.c"
     text, call = path.read_text(), "pci_resize_resource(pci_dev, NV_GPU_BAR1, requested_size"
     assert text.count(f"{call})") == 1
@@ -188,7 +193,8 @@ def test_where_no_gpu_answers_the_driver_stays_for_a_bridge(node: Guest) -> None
     node.run("modprobe nvidia")
     assert not node.run("ls /proc/driver/nvidia/gpus 2>/dev/null; :").out
     told = verdicts(gdr(node, "doctor", "--json", site=SITE))
-    assert told["nvidia.present"] == ("fail", "2 of 2 GPUs: no driver")
+    which = f"the open kernel modules do not drive {', '.join(GPUS)}, says the kernel log"
+    assert told["nvidia.present"] == ("fail", which)
 
 
 def test_with_both_gpus_bound_what_provision_brings_loads_and_verify_is_green(
@@ -214,7 +220,7 @@ def test_a_gpu_that_falls_off_the_bus_is_named_by_doctor(node: Guest) -> None:
     _answer(node.folder.parent / "gpu0", None)
     place_ = "/sys/bus/pci/drivers/nvidia"
     node.run(
-        f"modprobe -r nvidia-peermem; echo {GPU} >{place_}/unbind; echo {GPU} >{place_}/bind",
+        f"rmmod nvidia_peermem; echo {GPU} >{place_}/unbind; echo {GPU} >{place_}/bind",
         check=False,
     )
     told = verdicts(gdr(node, "doctor", "--json", site=SITE))

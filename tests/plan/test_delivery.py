@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.evidence.build import DRIVER, KERNEL, NEXT_KERNEL, OFED, kernel_block, modinfo, node
+from tests.evidence.build import (
+    DRIVER,
+    HEALTHY,
+    KERNEL,
+    NEXT_KERNEL,
+    OFED,
+    kernel_block,
+    modinfo,
+    node,
+)
 from tests.evidence.frames import Override
 from tests.evidence.healthy_builds import listing
 from tests.evidence.healthy_files import PEERS, elf
@@ -24,6 +34,7 @@ from tests.unit.delivering import (
     with_delivered,
     without_peermem,
 )
+from tests.unit.planning import placed
 from toolkit.built.plan.model import Built, Part
 from toolkit.facts.node.node import Node
 from toolkit.plan.artefact import Trigger
@@ -98,6 +109,46 @@ def test_what_does_not_fit_is_not_delivered(at_hand: tuple[Built, ...], reason: 
     assert reason in told
     command = f"./invokew build --kernel {KERNEL} --driver {DRIVER} --part peermem --on gpu01"
     assert told.endswith(command)
+
+
+MERGED = ("all-modinfo", "exports", "rdma-modinfo", "nvidia-modinfo")
+
+
+def below_usr(*more: Mapping[str, Override]) -> dict[str, Override]:
+    """The same node, whose tools tell of /usr/lib where /lib is a link to it."""
+    changed = without_peermem(*more)
+    texts = {key: str(changed.get(key, HEALTHY[key])) for key in MERGED}
+    return changed | {
+        key: t.replace("/lib/modules", "/usr/lib/modules") for key, t in texts.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        pytest.param(module(), "", id="fits"),
+        pytest.param(module(symbols=CRC_OFF), "version of nvidia_p2p_get_pages", id="symbols"),
+        pytest.param(module(version="570.86.15"), "from driver 570.86.15", id="driver"),
+        pytest.param(module(flags="SMP preempt mod_unload modversions"), "preempt", id="flags"),
+        pytest.param(
+            module(symbols={**SYMBOLS, "module_layout": 1}), "module_layout differs", id="layout"
+        ),
+    ],
+)
+def test_a_path_is_the_same_with_and_without_usr(data: bytes, reason: str) -> None:
+    plan = plan_with(below_usr(), build(data))
+    assert paths(plan) == ([] if reason else [PLACE])
+    assert reason in blocked(plan)
+
+
+def test_what_the_kernel_s_layout_is_seeded_with_is_no_other_kernel() -> None:
+    """struct layouts that are drawn anew for each build: the seed in vermagic is none of ours."""
+    drawn = "SMP mod_unload modversions RANDSTRUCT"
+    changed = without_peermem()
+    changed["all-modinfo"] = str(changed["all-modinfo"]).replace(
+        "SMP mod_unload modversions ", f"{drawn}_PLUGIN_0a1b2c "
+    )
+    assert paths(plan_with(changed, build(module(flags=f"{drawn}_PLUGIN_0a1b2c")))) == [PLACE]
 
 
 def test_of_several_builds_the_one_that_fits_is_taken() -> None:
@@ -210,6 +261,33 @@ def test_a_signed_module_is_not_replaced_by_the_unsigned_one() -> None:
     assert plan_with(changed, build(good)).empty
 
 
+def test_a_signed_module_takes_the_place_of_a_signed_one() -> None:
+    old = module(symbols=CRC_OFF, signature=signed("site"))
+    new = module(signature=signed("site"))
+    changed = with_delivered(old) | {"peermem-elf": elf(path=PLACE, signature=signed("site"))}
+    assert plan_with(changed, build(new)).changes[0].content == new
+
+
+@pytest.mark.parametrize("signer", ["signer:         site\n", "sig_key:        12:34\n"])
+@pytest.mark.parametrize("usr", ["", "/usr"])
+def test_what_modinfo_tells_of_a_signature_counts_too(signer: str, usr: str) -> None:
+    asked = replace(BUILT, companions=("nvidia-fs",))
+    place = f"/lib/modules/{KERNEL}/updates/gdr-toolkit/nvidia-fs.ko"
+    info = modinfo(f"{usr}{place}", depends="nvidia", version="2.20.4") + signer
+    there: dict[str, Override] = {
+        "companion-modinfo": info.replace(f"@{usr}{place}", "@nvidia-fs"),
+        "gds": "",
+        **placed({}),
+        "placed": f"{'0' * 64} 644 0 0 {place}\n",
+        "owned": f"{place}\n",
+    }
+    plan = plan_with(there, companion_build(), want=asked)
+    assert paths(plan) == []
+    assert f"{place} is signed" in blocked(plan, "modules.nvidia-fs")
+    there["companion-modinfo"] = str(there["companion-modinfo"]).removesuffix(signer)
+    assert paths(plan_with(there, companion_build(), want=asked)) == [place]
+
+
 def test_an_initramfs_that_holds_the_module_is_rebuilt() -> None:
     held = listing(KERNEL, "updates/dkms", f"usr/lib/modules/{KERNEL}/updates/nvidia-peermem.ko")
     with_it = plan_with(without_peermem({"initramfs": held}), build())
@@ -239,6 +317,9 @@ def test_a_companion_that_somebody_else_installed_has_its_owner() -> None:
     plan = plan_with(changed, companion_build(), want=replace(BUILT, companions=("nvidia-fs",)))
     assert paths(plan) == []
     assert f"{there} is there" in blocked(plan, "modules.nvidia-fs")
+    changed["dkms-status"] = f"{HEALTHY['dkms-status']}nvidia-fs/2.20.5: added\n"
+    plan = plan_with(changed, companion_build(), want=replace(BUILT, companions=("nvidia-fs",)))
+    assert "dkms remove nvidia-fs/2.20.5 --all" in blocked(plan, "modules.nvidia-fs")
 
 
 # --- how it travels ------------------------------------------------------------------

@@ -17,6 +17,7 @@ from toolkit.redfish.resource import (
     parsed,
     registry_names,
     registry_place,
+    text_of,
 )
 
 BIOS = {"@odata.id": "/r/Systems/1/Bios"}
@@ -120,6 +121,14 @@ def test_registries_are_matched_leniently(named: str, listed: list[str], first: 
     assert next(registry_names({"AttributeRegistry": named}, listed)) == first
 
 
+def test_of_registries_the_one_of_that_name_comes_first_and_each_but_once() -> None:
+    listed = ["/r/BiosAttributeRegistryX", "/r/BIOSAttributeRegistry.v1_0", "/r/-", "/r/Base"]
+    named = "BiosAttributeRegistry.v1"
+    exact = f"/r/{named}"
+    found = [*registry_names({"AttributeRegistry": named}, [*listed, exact])]
+    assert found == [exact, "/r/BIOSAttributeRegistry.v1_0", "/r/BiosAttributeRegistryX"]
+
+
 def test_no_registry_is_invented() -> None:
     listed = ["/r/Base.1.8", "/r/TaskEvent", "/r/NetworkAttributesRegistry"]
     assert list(registry_names({"AttributeRegistry": "BiosAttributeRegistry"}, listed)) == []
@@ -135,6 +144,7 @@ def test_no_registry_is_invented() -> None:
         pytest.param([{"Language": "en", "Uri": "https://bmc.example/x"}], "/x", id="absolute"),
         pytest.param([{"Language": "en", "PublicationUri": "http://d.example"}], "", id="abroad"),
         pytest.param("nonsense", "", id="no-list"),
+        pytest.param([3, None, {"Uri": "/e"}], "/e", id="beside-what-is-no-place"),
     ],
 )  # fmt: skip
 def test_the_place_of_a_registry(location: object, place: str) -> None:
@@ -150,6 +160,13 @@ def test_a_registry_is_what_lists_attributes() -> None:
 @pytest.mark.parametrize("body", [{}, {"Bios": 3}, {"Bios": []}, {"Bios": {"@odata.id": 7}}])
 def test_a_link_that_is_none_leads_nowhere(body: dict[str, object]) -> None:
     assert link(body, "Bios") == ""
+
+
+def test_of_links_the_first_is_followed_and_text_is_told_without_blanks() -> None:
+    system = {"Links": {"ManagedBy": [{"@odata.id": "/m"}, {"@odata.id": "/n"}]}}
+    assert link(system, "Links", "ManagedBy") == "/m"
+    found = [text_of({"Model": each}, "Model") for each in (" R750\t", "R750", 7, None)]
+    assert found == ["R750", "R750", "", ""]
 
 
 def test_members_that_are_none_are_left_out() -> None:

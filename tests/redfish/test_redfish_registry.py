@@ -40,6 +40,17 @@ def test_what_tells_no_version_or_name_is_not_kept(tmp_path: Path, version: str)
     assert list(tmp_path.iterdir()) == []
 
 
+def test_nothing_is_no_registry_and_without_a_folder_one_is_kept_for_the_run(
+    tmp_path: Path,
+) -> None:
+    for cache in (RegistryCache(), RegistryCache(tmp_path)):
+        cache.put(KEY, "")
+        assert cache.get(KEY) is None
+        assert list(tmp_path.iterdir()) == []
+        cache.put(KEY, TEXT)
+        assert cache.get(KEY) == TEXT
+
+
 def test_a_change_is_planned_on_what_the_bmc_says_now(tmp_path: Path) -> None:
     RegistryCache(tmp_path).put(KEY, TEXT)
     fresh = RegistryCache(tmp_path, fresh=True)

@@ -16,7 +16,8 @@ COLONS = ":".join(DIGITS[at : at + 2] for at in range(0, 64, 2))
 
 
 @pytest.mark.parametrize(
-    "text", [DIGITS, DIGITS.upper(), COLONS, f"sha256:{DIGITS}", f"SHA-256:{COLONS}"]
+    "text",
+    [DIGITS, DIGITS.upper(), COLONS, f"sha256:{DIGITS}", f"SHA-256:{COLONS}", f" {DIGITS}\n"],
 )
 def test_a_fingerprint_in_the_forms_that_tools_print(text: str) -> None:
     assert read_pin(text) == DIGITS
@@ -50,6 +51,7 @@ def test_an_address_in_the_forms_that_inventories_have(address: str, base: str) 
         "https://u:pass@10.0.0.7",
         "u:pass@10.0.0.7",
         "https://x/redfish/v1",
+        "https://x/?user=root",
         "-oX",
         "a b",
     ],

@@ -74,6 +74,36 @@ def test_no_rest_is_told_once_all_are_through() -> None:
     assert board(busy=0, ended=10).left_s(20) is None
 
 
+@pytest.mark.parametrize(
+    ("busy", "ended", "total", "left"),
+    [
+        (1, 3, 10, (10 - 4) + 10 * 6 / 1),  # three are enough
+        (0, 3, 5, 10 * 2 / 1),  # between two hosts
+        (3, 3, 5, 10 - 4),  # more at work than were announced
+        (1, 10, 10, None),
+    ],
+)
+def test_the_estimate_at_its_bounds(busy: int, ended: int, total: int, left: float | None) -> None:
+    assert board(busy, ended, total).left_s(4) == left
+
+
+def test_the_host_that_has_longest_to_go_is_what_is_waited_for() -> None:
+    made = board(busy=1, ended=3, total=5)
+    made.note("late", "begun", 3)
+    assert made.left_s(4) == 10 - (4 - 3)
+
+
+@pytest.mark.parametrize(("now", "told"), [(59, "0:59"), (3599, "59:59"), (3661, "1:01:01")])
+def test_hours_are_told_from_the_first(now: int, told: str) -> None:
+    assert f"  {told}  step 0" in board(busy=1).lines(now, 100, 24)[2]
+
+
+def test_a_line_as_wide_as_the_screen_is_whole() -> None:
+    whole = board(busy=1).lines(1, 100, 24)[2]
+    assert board(busy=1).lines(1, len(whole), 24)[2] == whole
+    assert board(busy=1).lines(1, len(whole) - 1, 24)[2] == f"{whole[:-2]}…"
+
+
 def test_what_keeps_hosts_waiting_is_shown_until_one_begins() -> None:
     made = board(busy=0)
     made.note("", "outside the window until 22:00", 1)

@@ -161,6 +161,8 @@ def test_a_failed_node_that_answers_and_is_no_worse_serves(tmp_path: Path) -> No
     assert run.ask("gpu2").halt.endswith("gpu1 left midway by a (worse than before: gpu.count)")
     run.budget.well(["gpu1"])  # somebody has seen to it, and it is as wanted
     assert run.ask("gpu2").granted
+    run.ended("gpu2", well=True, harm="what was said of it before")
+    assert run.ask("gpu3").granted, "it serves: that is what counts"
     run.close()
 
 

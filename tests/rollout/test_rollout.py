@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -158,22 +159,28 @@ def test_batches_are_cut(count: int, serial: str, sizes: list[int]) -> None:
     ("options", "said"),
     [
         pytest.param({"serial": "0"}, "a batch of no hosts", id="empty-batch"),
+        pytest.param({"serial": "0%"}, "a batch of no hosts", id="no-share"),
         pytest.param({"serial": "1,,2"}, "--serial ''", id="a-comma-too-many"),
         pytest.param({"serial": "10%%"}, "--serial '10%%'", id="two-signs"),
         pytest.param({"max_unavailable": "0"}, "no node may be touched", id="no-budget"),
         pytest.param({"max_unavailable": "-1"}, "--max-unavailable '-1'", id="negative"),
+        pytest.param({"max_unavailable": "0%"}, "no node may be touched", id="no-share-of-it"),
+        pytest.param({"at_once": 0}, "--fanout 0: at least 1", id="nobody-at-a-time"),
         pytest.param({"max_fail": "101%"}, "--max-fail '101%'", id="more-than-all"),
     ],
 )
-def test_terms_that_make_no_sense_are_refused(options: dict[str, str], said: str) -> None:
+def test_terms_that_make_no_sense_are_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        terms_of(SIX, **options)  # type: ignore[arg-type] # only the options that are text
+        terms_of(SIX, **options)
 
 
 def test_what_was_not_said_allows_what_it_always_did() -> None:
     assert terms_of(SIX) == Terms((SIX,), NO_LIMIT, 6, 64)
     assert terms_of(SIX, serial="1").failures == 0
     assert terms_of(SIX, max_unavailable="10%").budget == 1
+    least = terms_of(SIX, max_unavailable=" 50% ", max_fail="100%", at_once=1)
+    assert least == Terms((SIX,), 3, 6, 1)
+    assert terms_of(SIX, max_fail="10%").failures == 0, "of failures a share may be none"
 
 
 def test_hosts_out_of_reach_keep_nobody_waiting_where_no_limit_was_said() -> None:

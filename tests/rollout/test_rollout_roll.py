@@ -16,7 +16,7 @@ from toolkit.checks.judged import Judged
 from toolkit.errors import ExitCode, Outcome, TransportError
 from toolkit.hosts.host import Host
 from toolkit.progress import Progress, Silent
-from toolkit.rollout.journal import About, Journal
+from toolkit.rollout.journal import About, Journal, JournalError
 from toolkit.rollout.plan.batches import Standing, Terms
 from toolkit.rollout.plan.window import parse_window
 from toolkit.rollout.run import Brakes, HostWorkers, Rolled, Rollout, Threads
@@ -159,6 +159,39 @@ def test_a_disk_that_is_full_stops_before_the_next_host(tmp_path: Path) -> None:
     assert hands.begun == ["gpu1"]
     assert "cannot be used" in ended.halt
     assert ended.outcomes["gpu1"].ok, "what was in hand is told of all the same"
+    assert isinstance(ended.outcomes["gpu2"].error, NotBegun)
+
+
+def test_what_ends_a_rollout_ends_it_amid_a_batch(tmp_path: Path) -> None:
+    """Each is looked at before a host is begun, and not once for all that may be begun."""
+    stop = tmp_path / "stop"
+
+    class Then(Instant):
+        def __init__(self, then: Callable[[], object]) -> None:
+            super().__init__()
+            self.then = then
+
+        def begin(self, host: Host) -> None:
+            super().begin(host)
+            self.then()
+
+    hands = Then(stop.touch)
+    ended = rolled(hands, batches=(FOUR,), brakes=Brakes(stop_files=(stop,)))
+    assert (hands.begun, ended.halt) == (["gpu1"], f"the stop file {stop} is there")
+    about = About("provision", "op@here", datetime.now(UTC).isoformat())
+    with Journal.create(tmp_path / "run", about) as journal:
+        hands = Then(lambda: journal._base.execute("PRAGMA query_only = 1"))
+        ended = rolled(hands, batches=(FOUR,), journal=journal)
+    assert hands.begun == ["gpu1"], "what cannot be written down is not begun"
+    assert "cannot be used" in ended.halt
+
+
+def test_a_turn_that_could_not_be_written_down_begins_no_other() -> None:
+    def work(host: Host) -> Provisioned:
+        raise JournalError(f"{host.name}: the disk is full")
+
+    ended = rolled(Threads(work))
+    assert ended.halt == "gpu1: the disk is full"
     assert isinstance(ended.outcomes["gpu2"].error, NotBegun)
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import hmac
 from pathlib import Path
 
 import pytest
 
-from toolkit.ssh.known_hosts import fingerprint, known_keys
+from toolkit.ssh.known_hosts import add_key, fingerprint, known_keys, revoked_in
 
 BLOB = "AAAAC3NzaC1lZDI1NTE5AAAAIJIJ0lSHcpsgwZ3Nqj3Zxg7L5aZyZ5pVLmW8Q0o6b3Kd"
+RAW = base64.b64decode(BLOB)
+DIGEST = hmac.digest(b"salt", b"gpu1", "sha1")
+HASHED = "|1|" + "|".join(base64.b64encode(each).decode() for each in (b"salt", DIGEST))
 
 
 def lines(folder: Path, text: str, name: str) -> list[int]:
@@ -49,6 +54,7 @@ def lines(folder: Path, text: str, name: str) -> list[int]:
             id="hashed-another",
         ),
         pytest.param("|1|broken", "gpu1", False, id="hash-cut-off"),
+        pytest.param(HASHED, "GPU1", True, id="hashed-any-case-asked"),
     ],
 )
 def test_a_line_names_a_host(tmp_path: Path, names: str, name: str, known: bool) -> None:
@@ -58,12 +64,55 @@ def test_a_line_names_a_host(tmp_path: Path, names: str, name: str, known: bool)
 def test_lines_that_are_no_keys_are_passed_over(tmp_path: Path) -> None:
     text = (
         f"# gpu1 ssh-ed25519 {BLOB}\n\n"
+        f"#gpu2,gpu1 ssh-ed25519 {BLOB}\n"
         "gpu1 ssh-ed25519\n"
         "gpu1 ssh-ed25519 not!base64\n"
         f"@cert-authority gpu1 ssh-ed25519 {BLOB}\n"
         f"  gpu1 ssh-ed25519 {BLOB} a comment\n"
     )
-    assert lines(tmp_path, text, "gpu1") == [6]
+    assert lines(tmp_path, text, "gpu1") == [7]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("", 0),
+        (f"#ssh-ed25519 {BLOB}\n\n", 0),
+        (f"ssh-rsa AAAA\nssh-ed25519 {BLOB} of gpu1\nssh-ed25519 {BLOB}\n", 2),
+    ],
+)
+def test_a_revoked_key_is_told_by_the_first_line_that_has_it(
+    tmp_path: Path, text: str, line: int
+) -> None:
+    file = tmp_path / "revoked"
+    file.write_text(text)
+    assert revoked_in(str(file), RAW) == (f"{file}:{line}" if line else "")
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"SSHKRL\n\0rest", "binary form"),
+        (b"alone\n", "line 1 is no key"),
+        (b"ssh-rsa not!base64\n", "base64"),
+    ],
+)
+def test_a_list_of_revoked_keys_that_cannot_be_read_is_no_empty_one(
+    tmp_path: Path, data: bytes, says: str
+) -> None:
+    (tmp_path / "revoked").write_bytes(data)
+    with pytest.raises(ValueError, match=says):
+        revoked_in(str(tmp_path / "revoked"), RAW)
+
+
+def test_a_new_key_has_a_line_of_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "ssh" / "known_hosts"
+    add_key(str(file), "gpu1", "ssh-ed25519", RAW)
+    file.write_text(file.read_text().rstrip("\n"))  # as an editor may leave it
+    for name in ("gpu2", "gpu3"):
+        add_key(str(file), name, "ssh-ed25519", RAW)
+    assert file.read_text() == "".join(f"gpu{n} ssh-ed25519 {BLOB}\n" for n in (1, 2, 3))
+    assert (file.stat().st_mode & 0o77, file.parent.stat().st_mode & 0o77) == (0, 0)
 
 
 def test_revoked_keys_are_marked(tmp_path: Path) -> None:

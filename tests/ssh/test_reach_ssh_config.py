@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import getpass
+import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -71,6 +74,10 @@ def test_a_home_that_may_not_be_entered_has_no_file(
         pytest.param("User=a\nPort = 23\n", "gpu1", "a", 23, id="equals-signs"),
         pytest.param('User "a"  # why\n# Port 9\nPort 23 # so\n', "gpu1", "a", 23, id="comments"),
         pytest.param("HOST gpu1\n\tuser a\n  PORT 23\n", "gpu1", "a", 23, id="any-case"),
+        pytest.param('"Port" 23\n', "gpu1", "me", 23, id="keyword-in-quotes"),
+        pytest.param("IgnoreUnknown f*\nFoo\nFoo x\nPort 23\n", "gpu1", "me", 23, id="ignored"),
+        pytest.param("Match host\n User a\n", "gpu1", "me", 22, id="criterion-without-word"),
+        pytest.param("Match !FINAL Host gpu1\n User a\n", "gpu1", "a", 22, id="criteria-any-case"),
     ],
 )
 def test_blocks_are_evaluated(home: Path, text: str, address: str, user: str, port: int) -> None:
@@ -102,12 +109,67 @@ def test_file_names_are_expanded(home: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert found.door.known_as == "rack1"
 
 
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("", None), ("ConnectTimeout none\n", None), ("ConnectTimeout 1M30\n", 90)],
+)
+def test_without_a_time_a_connection_is_waited_for_as_long_as_the_kernel_does(
+    home: Path, text: str, seconds: float | None
+) -> None:
+    assert target(home, text).timeout_s == seconds
+
+
+def test_a_word_that_stands_for_nothing_is_read_in_any_case(home: Path) -> None:
+    found = target(home, "ProxyJump NONE\nProxyCommand None\nIdentitiesOnly YES\n")
+    assert (found.jumps, found.door.proxy, found.door.through) == ((), "", False)
+    assert found.identities_only
+    assert SshConfig.load(Path("None")).settings == ()
+
+
+def test_the_file_that_a_new_key_goes_to_is_the_first_of_the_known_ones(home: Path) -> None:
+    nobody = target(home, "UserKnownHostsFile none\nGlobalKnownHostsFile None\n")
+    assert (nobody.known_hosts, nobody.door.known_hosts) == ((), "~/.ssh/known_hosts")
+    own = target(home, "UserKnownHostsFile /a\n", Host("gpu1", new_keys="/new"))
+    assert (own.known_hosts, own.door.known_hosts) == (("/new",), "/new")
+
+
+def test_a_key_that_is_named_twice_is_tried_once(home: Path) -> None:
+    text = "IdentityFile /a\nIdentityFile /a\nMatch final\n IdentityFile /b\n"
+    assert target(home, text).key_files == ("/a", "/b")
+    file = home / "config"
+    where = SshConfig.load(file).where(Host("gpu1"))["identityfile"]
+    assert where == f"{file}:1, {file}:2, {file}:4"
+
+
+@pytest.mark.parametrize("host", [Host("gpu1"), Host("vagrant://n", address="gpu1")])
+def test_a_line_counts_by_the_name_that_ssh_would_be_given(home: Path, host: Host) -> None:
+    target(home, "Host gpu1\n Port 23\n")
+    assert SshConfig.load(home / "config").where(host) == {"port": f"{home}/config:2"}
+
+
+@pytest.mark.parametrize(
+    ("owner", "mode", "read"),
+    [(0, 0o644, True), (os.getuid(), 0o600, True), (os.getuid(), 0o620, False),
+     (os.getuid(), 0o602, False), (os.getuid() + 4711, 0o600, False)],
+)  # fmt: skip
+def test_the_users_file_is_not_read_where_others_may_have_written_it(
+    owner: int, mode: int, *, read: bool
+) -> None:
+    found = SimpleNamespace(stat=lambda: SimpleNamespace(st_uid=owner, st_mode=0o100000 | mode))
+    with nullcontext() if read else pytest.raises(UsageError, match="others may write to it"):
+        ssh_config._refuse_others(found)  # type: ignore[arg-type] # all that it asks
+
+
 def test_included_files_count_where_they_stand(home: Path) -> None:
     (home / ".ssh/site.d").mkdir()
     (home / ".ssh/site.d/1").write_text("Host cpu*\n User c\nHost gpu*\n User a\n")
-    (home / ".ssh/site.d/2").write_text("Host gpu1\n Port 23\n")
-    (home / ".ssh/plain").write_text("IdentityFile ~/k\n")
-    text = "Include site.d/* none-such\nUser b\nHost gpu1\n Include plain\n HostName here\n"
+    for number in (2, 9, 5, 3, 7):
+        (home / f".ssh/site.d/{number}").write_text(f"Host gpu1\n Port 2{number + 1}\n")
+    (home / ".ssh/plain").write_text("Foo x\nIdentityFile ~/k\n")
+    text = (
+        "IgnoreUnknown f*\nInclude site.d/* none-such\nUser b\n"
+        "Host gpu1\n Include plain\n HostName here\n"
+    )
     found = target(home, text)
     assert (found.door.user, found.door.port, found.door.address) == ("a", 23, "here")
     assert found.key_files == (f"{home}/k",)
@@ -160,6 +222,20 @@ def test_includes_in_a_circle_are_refused(home: Path) -> None:
     (home / ".ssh/loop").write_text("Include loop\n")
     with pytest.raises(UsageError, match="in a circle"):
         target(home, "Include loop\n")
+    for number in range(1, 16):
+        (home / f".ssh/{number}").write_text(f"Include {number + 1}\n")
+    (home / ".ssh/16").write_text("Port 23\nInclude 17\n")
+    assert target(home, "Include 1\n").door.port == 23
+    (home / ".ssh/17").touch()
+    with pytest.raises(UsageError, match="too deeply"):
+        target(home, "Include 1\n")
+
+
+def test_a_command_of_match_runs_only_where_all_before_it_holds(home: Path) -> None:
+    target(home, f'Match user nobody-else exec "touch {home}/ran"\n User a\n')
+    assert not (home / "ran").exists()
+    target(home, f'Match host gpu1 exec "touch {home}/ran"\n User a\n')
+    assert (home / "ran").exists()
 
 
 def test_jumps_are_resolved_in_order(home: Path) -> None:
@@ -174,6 +250,13 @@ def test_jumps_are_resolved_in_order(home: Path) -> None:
         ("ops@second:2200", "second", 2200),
     ]
     assert hops[2].user == "ops"
+    found = target(home, 'Host gpu1\n ProxyJump "ssh://ops@gate:2200, inner "\n')
+    hops = [hop.door for hop in found.jumps]
+    assert [(door.host, door.address, door.port) for door in hops] == [
+        ("ssh://ops@gate:2200", "gate", 2200),
+        ("inner", "inner", 22),
+    ]
+    assert found.door.through
 
 
 def test_a_jump_of_the_host_s_own_goes_over_the_file(home: Path) -> None:
@@ -188,9 +271,17 @@ def test_jumps_in_a_circle_are_refused(home: Path, text: str) -> None:
         target(home, text)
 
 
+def test_eight_jumps_are_no_circle(home: Path) -> None:
+    chain = [f"Host h{n}\n ProxyJump h{n + 1}\n" for n in range(9)]
+    assert len(target(home, "".join(chain[:8]), "h0").jumps) == 8
+    with pytest.raises(UsageError, match="more than 8 jumps"):
+        target(home, "".join(chain), "h0")
+
+
 def test_a_proxy_command_is_kept_word_for_word(home: Path) -> None:
-    found = target(home, "ProxyCommand sh -c 'nc \"$0\" %p # not a comment' %h\nPort 23\n")
+    found = target(home, "ProxyCommand sh -c 'nc \"$0\" %p # not a comment' %h \t\nPort 23\n")
     assert found.door.proxy == "sh -c 'nc \"$0\" 23 # not a comment' gpu1"
+    assert found.door.through
     assert target(home, "ProxyCommand none\n").door.proxy == ""
 
 
@@ -201,6 +292,7 @@ def test_a_proxy_command_is_kept_word_for_word(home: Path) -> None:
         "ConnectTimeout soon\n",
         "Match tagged gpu\n User a\n",
         "CanonicalizeHostname yes\n",
+        "CanonicalizeHostname Always\n",
         "ProxyJump a;b\n",
     ],
 )

@@ -91,7 +91,7 @@ def test_what_plug_ins_print_is_passed_over() -> None:
 
 def test_commas_and_ends_of_lines_are_put_back() -> None:
     text = "1795334089,node1,ssh-config,Host node1\\n  HostName a%!(VAGRANT_COMMA)b\\n\n"
-    assert ssh_configs(parse_said(text)) == {"node1": "Host node1\n  HostName a,b\n"}
+    assert ssh_configs(parse_said(text + STATUS)) == {"node1": "Host node1\n  HostName a,b\n"}
 
 
 def test_an_error_is_told_by_its_class_and_its_first_sentence() -> None:
@@ -100,6 +100,7 @@ def test_an_error_is_told_by_its_class_and_its_first_sentence() -> None:
         "A Vagrant environment or target machine is required to run this command.",
     )
     assert complaint(parse_said(STATUS)) == ("", "")
+    assert complaint(parse_said("1,,error-exit,Vagrant::Errors::Odd\n")) == ("", "")
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,7 @@ def test_where_the_secret_of_a_key_comes_from(
     def read(what: str | int, *, option: str = "") -> str:
         return f"fd {what}" if isinstance(what, int) else f"{what}, {option}"
 
-    monkeypatch.setattr(signing, "read_secret", read)
+    monkeypatch.setattr("toolkit.verbs.cli.session.read_secret", read)
     monkeypatch.setattr(signing, "takes_secret", lambda name: name == "k")
     monkeypatch.setenv(PIN, environ)
     if not environ:

@@ -11,12 +11,13 @@ from toolkit.features.builds.plan.deb import _word
 from toolkit.features.builds.plan.rpm import _words as rpm_words
 from toolkit.features.kubernetes.run import _words as pod_words
 from toolkit.features.slurm.io import _refusal as slurm_says
+from toolkit.hosts.host import Host
 from toolkit.node.audit import of_run
 from toolkit.node.collect import _nothing
 from toolkit.node.deliver import _tail, heard
 from toolkit.node.inside import last_line
 from toolkit.redfish.reader import one_line
-from toolkit.rollout.hooks import _tail as hook_tail
+from toolkit.rollout.hooks import HookError, run_hook
 from toolkit.ssh.vagrant import _refusal as vagrant_says
 
 
@@ -46,11 +47,16 @@ def test_a_line_is_cut(name: str) -> None:
     ]
 
 
-@pytest.mark.parametrize(("tail", "most"), [(_tail, 12), (hook_tail, 6)])
-def test_the_last_lines_are_kept(tail: Callable[[str], str], most: int) -> None:
+def test_the_last_lines_of_a_node_are_kept() -> None:
     lines = [str(number) for number in range(99)]
-    assert tail("\n".join(lines) + "\n").split("\n") == lines[-most:]
-    assert tail("one\n") == "one"
+    assert _tail("\n".join(lines) + "\n").split("\n") == lines[-12:]
+    assert _tail("one\n") == "one"
+
+
+def test_the_last_lines_of_a_hook_are_kept() -> None:
+    with pytest.raises(HookError) as failed:
+        run_hook("drain", "seq 99; exit 1", Host("gpu1"), 60)
+    assert str(failed.value).split("\n")[1:] == [str(number) for number in range(94, 100)]
 
 
 def test_a_reason_in_a_nodes_journal_is_cut() -> None:

@@ -20,7 +20,7 @@ from tests.invoked import here
 from tests.unit.test_json_everywhere import tasks
 from toolkit.built.io.store import Store
 from toolkit.cli import Gdr, verbs
-from toolkit.errors import ExitCode, UsageError
+from toolkit.errors import ExitCode, NewKey, Outcome, UsageError
 from toolkit.features.ansible import cli as playing
 from toolkit.features.bios import cli as bios
 from toolkit.features.builds import cli as build
@@ -65,7 +65,7 @@ ROWS = {
         "--hosts a --yes",
         "run",
         exercising,
-        "read_nodes plan refuse_jobs planned_lines _consent _document",
+        "read_nodes plan refuse_jobs planned_lines _consent delivered",
     ),
     "enrol": Row("--hosts a --dkms-key", "_request", enrolling, "look"),
     "enrol --revoke": Row("--hosts a --dkms-key", "revoke", enrolling, "look"),
@@ -83,7 +83,7 @@ ROWS = {
         "--kernel 6.1",
         "build_in",
         build,
-        "open_place with_headers graphs_for plan_in _finish",
+        "open_place with_headers graphs_for plan_builds _finish",
     ),
     "image --undo": Row("last --root . --yes", "_take_back", image, refused=True),
     "build --prune": Row("0", "prune", Store, refused=True),
@@ -91,7 +91,7 @@ ROWS = {
         "deb --kernel 6.1",
         "pack_built",
         build,
-        "open_place with_headers graphs_for build_in plan_in _finish",
+        "open_place with_headers graphs_for build_in plan_builds _finish",
         refused=True,
     ),
     "rollback": Row("--hosts a --yes", "rollback_nodes", plan, "counting", refused=True),
@@ -105,7 +105,7 @@ ROWS = {
     "budget --release": Row("a", "release", budget, refused=True),
     "budget --set-aside": Row("a/b=1", "set_aside", budget, refused=True),
     "init": Row("--folder new", "begin", beginning),
-    "hosts --scan-keys": Row("--hosts a --yes", "add_keys", hosts, "scan _new _keys"),
+    "hosts --scan-keys": Row("--hosts a --yes", "add_keys", hosts, "_keys"),
     "demo --reset": Row("", "reset", demo, refused=True),
     "demo --serve": Row("new", "terminable", demo, refused=True),
     "bundle": Row("--hosts a", "write_bundles", plan, "_planned", refused=True),
@@ -126,6 +126,9 @@ ROWS = {
 def test_every_verb_changes_by_a_row_or_tells() -> None:
     assert {name.split(" ")[0] for name in ROWS} | TELLING == tasks(verbs()).keys()
     assert not {name.split(" ")[0] for name in ROWS} & TELLING
+
+
+NEW_KEY = NewKey("known_hosts", "a", "ssh-ed25519", b"key", "a")
 
 
 class Changed(UsageError):
@@ -153,6 +156,8 @@ def began(
 
     for name in row.asks.split():
         monkeypatch.setattr(row.module, name, MagicMock())
+    if hasattr(row.module, "scan"):
+        monkeypatch.setattr(row.module, "scan", lambda *_: [Outcome("a", NEW_KEY)])
     for name in ("fleet", "open_fleet"):
         if hasattr(row.module, name):
             monkeypatch.setattr(row.module, name, opened)

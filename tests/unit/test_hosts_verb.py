@@ -53,6 +53,7 @@ def test_each_host_has_its_row(
     [
         pytest.param((), id="none-named"),
         pytest.param(("--hosts", "gpu001", "--limit", "gpu002"), id="none-kept"),
+        pytest.param(("--hosts", "gpu001", "--explain", "--scan-keys"), id="asked-and-not-asked"),
         pytest.param(("--hosts", "gpu[001-002]", "--exclude", "gpu[001-009]"), id="all-left-out"),
     ],
 )

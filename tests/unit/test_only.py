@@ -28,7 +28,7 @@ from toolkit.cli import main
 from toolkit.errors import ExitCode, Outcome, UsageError
 from toolkit.evidence import Evidence
 from toolkit.report.text import count_line
-from toolkit.verbs.cli.provision import _lost
+from toolkit.verbs.cli.provision import _beside
 from toolkit.verbs.plan import NO_CHANGE, Planned, plan_node
 from toolkit.verbs.provision import Provisioned, _worse, as_wanted, done_well
 from toolkit.want import Selection, Want
@@ -133,7 +133,7 @@ def test_what_a_change_makes_worse_counts_though_nobody_named_it() -> None:
     done = Provisioned(start.judged, now.judged)
     assert (done.after.exit_code, done.exit_code) == (ExitCode.OK, ExitCode.FAILED)
     assert not done_well(Outcome("gpu1", done))
-    assert _lost([Outcome("gpu1", done)]) == ["", "gpu1: worse than before: peermem.autoload"]
+    assert _beside([Outcome("gpu1", done)]) == ["", "gpu1: worse than before: peermem.autoload"]
     skipping = replace(IOMMU, checks=selection("iommu", "peermem"))
     left = [plan_node("gpu1", e, skipping, DAY) for e in (node(), node(NO_AUTOLOAD))]
     assert _worse(left[1], left[0]) == set()
@@ -192,21 +192,29 @@ def test_the_document_says_which_checks_its_verdicts_are_of(
 
 
 @pytest.mark.parametrize(
-    "words",
+    ("words", "says"),
     [
-        pytest.param(("--only", "rdmaa"), id="unknown"),
-        pytest.param(("--skip", "rdma", "--textfile", "nodes.prom"), id="metrics"),
-        pytest.param(("--only", "rdma", "--next-boot"), id="forecast"),
+        ("doctor --only rdmaa", "rdmaa"),
+        ("doctor --skip rdma --textfile nodes.prom", "--textfile tells of whole nodes, and --skip"),
+        ("doctor --only rdma --next-boot", "--only is for checks, and a forecast has none"),
+        ("doctor --skip rdma --kernel 6.8.0-1-generic", "--skip is for checks"),
+        ("doctor --next-boot --kernel 6.8.0-1-generic", "--kernel and --next-boot ask for two"),
+        ("doctor --kernel newest", "--kernel 'newest' is no kernel release"),
+        ("doctor --next-boot --textfile nodes.prom", "--textfile tells of the kernel that runs"),
+        ("plan --sign-key k", "--sign-key signs what is delivered"),
+        ("plan --sign-cert c", "--sign-key signs what is delivered"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_before_anything_is_read(
-    words: tuple[str, ...],
+    words: str,
+    says: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert doctor(monkeypatch, "doctor", "--from", "nothing", *words) == ExitCode.USAGE
+    assert doctor(monkeypatch, *words.split(), "--from", "nothing") == ExitCode.USAGE
     told = capsys.readouterr()
     assert [line[:7] for line in told.err.splitlines()] == ["error: ", " next: "]
+    assert says in told.err
     assert (told.out, list(tmp_path.iterdir())) == ("", [])

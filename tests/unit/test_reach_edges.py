@@ -14,6 +14,7 @@ import pytest
 from tests.features.iommu_groups.test_reach_domains import Answers
 from toolkit.errors import BmcError, LockedError, TransportError, UsageError
 from toolkit.evidence import Evidence, Frame, State
+from toolkit.facts.rdma.exercise import Role
 from toolkit.features.exercise import io
 from toolkit.features.image.io import index
 from toolkit.features.image.io.index import FileKind, TreeChange, differences, look, stamps
@@ -90,9 +91,10 @@ def test_a_test_of_two_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     node = whole(Frame("listening", State.OK, "18515"))
     heard: list[int] = []
     io.look(node)
-    io.serve(node, 30, ["A=1", "B=2"], ["ib_write_bw", "a b"], heard.append)
-    io.drive(node, 30, ["A=1"], 18515, ["ib_write_bw"])
-    io.alone(node, 30, [], ["gdrcopy_copybw"])
+    words = ["ib_write_bw", "a b"]
+    io.take_part(node, Role.SERVE, 30, ["A=1", "B=2"], words, listening=heard.append)
+    io.take_part(node, Role.DRIVE, 30, ["A=1"], ["ib_write_bw"], port=18515)
+    io.take_part(node, Role.ALONE, 30, [], ["gdrcopy_copybw"])
     calls = [each.rstrip("\n").rpartition("\n")[2] for each in node.scripts]
     assert calls == [
         "gdr_exercise look end",

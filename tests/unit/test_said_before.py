@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -12,9 +14,12 @@ from toolkit.cli.options import Said
 from toolkit.errors import UsageError
 from toolkit.features.bios.cli import _task
 from toolkit.features.bios.plan_reading import KeptAttribute, KeptBios
+from toolkit.hosts.host import Host
 from toolkit.rollout.events import KEPT
 from toolkit.rollout.journal import About, Event, Journal, Story
-from toolkit.verbs.cli.rollout import resumption, said_before
+from toolkit.rollout.plan.batches import Past, Phase, Step
+from toolkit.verbs.access import Fleet
+from toolkit.verbs.cli.rollout import Resumed, _max_fail, resumption, said_before
 
 DEFAULTS: dict[str, str | int | bool] = {
     "fanout": 64, "hook_timeout": 600, "serial": "", "drain": "", "pass_fd": -1, "json": False,
@@ -76,6 +81,55 @@ def test_an_undo_of_bioses_goes_about_it_as_it_is_told_now(
     assert (values["bmc_insecure"], values["bmc_pin"]) == (False, "ab")
     assert (values["serial"], values["fanout"], values["json"]) == ("1,10%", 4, False)
     assert values["drain"] == "drain {host}"
+
+
+def test_a_run_of_another_verb_is_not_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    run = tmp_path / "gdr-toolkit/runs/2026-11-22T12-00-00-bios"
+    with Journal.create(run, told()):
+        pass
+    with pytest.raises(UsageError, match="was bios, which is not resumed"):
+        resumption(Said({"resume": run.name}))
+    assert resumption(Said({"resume": ""})) is None
+
+
+@pytest.mark.parametrize(
+    ("past", "left"),
+    [
+        ({}, "a b"),  # killed before it wrote of any
+        ({"a": [Phase.FAILED, Phase.DONE], "b": [Phase.DONE, Phase.FAILED]}, "b"),
+        ({"b": []}, "b"),  # a is none of the run's
+        ({"a": [Phase.NOTHING]}, ""),
+    ],
+)
+def test_what_is_left_of_a_run_has_not_ended_well(
+    past: dict[str, Sequence[Phase]], left: str
+) -> None:
+    @dataclass(frozen=True)
+    class Hosts:
+        hosts: tuple[Host, ...] = (Host("a"), Host("b"))
+
+    known = {h: Past(tuple(Step(h, each) for each in phases)) for h, phases in past.items()}
+    run = Resumed(Said({}), None, None, known)  # type: ignore[arg-type] # neither is asked
+    fleet = cast("Fleet", Hosts())
+    if left:
+        assert " ".join(host.name for host in run.left(fleet).hosts) == left
+    else:
+        with pytest.raises(UsageError, match="every host of that run has ended"):
+            run.left(fleet)
+
+
+@pytest.mark.parametrize(
+    ("number", "share", "means"), [("", "", ""), ("3", "", "3"), ("", "5", "5%"), ("", "5%", "5%")]
+)
+def test_a_share_of_failures_is_said_with_or_without_its_sign(
+    number: str, share: str, means: str
+) -> None:
+    assert _max_fail(Said({"max_fail": number, "max_fail_percentage": share})) == means
+    with pytest.raises(UsageError, match="say the same"):
+        _max_fail(Said({"max_fail": "3", "max_fail_percentage": "5"}))
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,10 @@ from datetime import date
 from tests.evidence.board import BOARD, GPUS
 from tests.evidence.build import node
 from toolkit.checks.judged import judge_node
-from toolkit.errors import ExitCode, Outcome
-from toolkit.verbs.cli.provision import _lost
+from toolkit.errors import ExitCode, Outcome, TransportError
+from toolkit.plan.artefact import Trigger
+from toolkit.plan.plan import Plan
+from toolkit.verbs.cli.provision import _beside, _told
 from toolkit.verbs.plan import NO_CHANGE, Planned
 from toolkit.verbs.provision import Provisioned, _worse, done_well, harm
 from toolkit.want import Want
@@ -43,5 +45,30 @@ def test_a_node_that_never_had_one_is_as_it_was() -> None:
 
 
 def test_it_is_told_of_by_name() -> None:
-    assert _lost([Outcome("gpu1", Provisioned(THERE, GONE))]) == ["", f"gpu1: {SENTENCE}"]
-    assert _lost([Outcome("gpu1", Provisioned(THERE, THERE))]) == []
+    assert _beside([Outcome("gpu1", Provisioned(THERE, GONE))]) == ["", f"gpu1: {SENTENCE}"]
+    assert _beside([Outcome("gpu1", Provisioned(THERE, THERE))]) == []
+
+
+def test_what_no_verdict_tells_of_has_a_block_of_its_kind() -> None:
+    owed = Plan(triggers=(Trigger.REBOOT,))
+    busy = Provisioned(THERE, THERE, left=owed, busy="jobs 7")
+    idle = Provisioned(THERE, THERE, left=owed)
+    done = {
+        "gpu1": Provisioned(THERE, GONE),
+        "gpu2": busy,
+        "gpu3": idle,
+        "gpu4": Provisioned(THERE, THERE, service="drained", pruned=("run 1", "run 2")),
+    }
+    away: Outcome[Provisioned] = Outcome("gpu5", error=TransportError("gpu5: away"))
+    outcomes = [*(Outcome(host, each) for host, each in done.items()), away]
+    assert "\n".join(_beside(outcomes)).split("\n\n") == [
+        f"\ngpu1: {SENTENCE}",
+        "gpu2: not rebooted, jobs 7\n"
+        "1 node owes a reboot and has jobs: drain, or --over-jobs\n"
+        "1 node owes a reboot for it: run again with --reboot",
+        "gpu4: drained",
+        "gpu4: pruned: run 1\ngpu4: pruned: run 2",
+    ]
+    assert _told(done["gpu4"]).steps == ("pruned: run 1", "pruned: run 2", "drained")
+    assert _told(busy).steps == ("not rebooted, jobs 7",)
+    assert _told(busy).plan is owed

@@ -121,10 +121,7 @@ def open_signer(key: SigningKey, certificate: Certificate) -> Signer:
 
 
 def _engine(key: SigningKey) -> tuple[str, ...]:
-    """What makes OpenSSL read a URI: the provider where there is one, else the engine.
-
-    :raises UsageError: where there is neither.
-    """
+    """What makes OpenSSL read a URI: the provider where there is one, else the engine."""
     environment = _environment(key)
     ask = ("openssl", "list", "-providers", "-provider", "pkcs11")
     if run_openssl(ask, b"", environment=environment).returncode == 0:

@@ -13,8 +13,7 @@ from functools import partial
 from itertools import chain
 
 from toolkit.checks.check import Impact, Status, number_of
-from toolkit.checks.outliers import ABSENT, Comparison, Kind, Section, Sheet, compare
-from toolkit.errors import read_or
+from toolkit.checks.outliers import ABSENT, Comparison, Kind, Section, Sheet, compare, layout_of
 from toolkit.evidence import Evidence
 from toolkit.facts.comparables import (
     DRIVER,
@@ -35,7 +34,6 @@ from toolkit.facts.comparables import (
     RATES,
     SUBNETS,
     Topic,
-    layout,
     traits,
 )
 from toolkit.facts.node.node import Node
@@ -270,7 +268,7 @@ class SmallSheets:
             for rule in RULES
         )
         return Sheet(
-            host, sections, self._layouts.ask(node.sources, partial(_layout, node.fresh()))
+            host, sections, self._layouts.ask(node.sources, partial(layout_of, node.fresh()))
         )
 
     def _section(self, rule: SetRule, node: Node) -> Section:
@@ -293,7 +291,3 @@ class Agreement:
         """None where there are not two nodes of one group."""
         sets = [sheets for sheets in self._sheets.values() if len(sheets) > 1]
         return verdicts(sets) if sets else ()
-
-
-def _layout(node: Node) -> tuple[tuple[str, str], ...]:
-    return read_or(lambda: layout(node), ())

@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
-from toolkit.checks.consumers.chosen import sees_peermem, told
+from toolkit.checks.consumers.chosen import sees_peermem
 from toolkit.checks.consumers.path import REGISTER, dmabuf_gap, peermem_gap
 from toolkit.checks.role import role
 from toolkit.compat.rows import build_numbers
+from toolkit.errors import read_or
 from toolkit.facts.firmware.secureboot import Enrolment, SecureBoot
 from toolkit.facts.gpu.driver import Flavor
 from toolkit.facts.modules.ofed import LEFTOVER
@@ -48,15 +50,15 @@ def known(node: Node, want: Want) -> tuple[KnownBreakage, ...]:
     """The breakages met, in the order of the table; one of the site's own has no function."""
     met = []
     for row in want.compat.breakages:
-        found = _ask(row.id, node, want)
-        if found:
+        match = MATCHES.get(row.id, lambda _node, _want: "")
+        if found := read_or(partial(match, node.fresh(), want), ""):
             met.append(KnownBreakage(row.id, row.title, found, row.effect, row.action, row.checks))
     return tuple(met)
 
 
 def _ask(name: str, node: Node, want: Want) -> str:
     match = MATCHES.get(name)
-    return (told(lambda: match(node.fresh(), want)) or "") if match is not None else ""
+    return read_or(lambda: match(node.fresh(), want), "") if match is not None else ""
 
 
 def _stub(node: Node) -> bool:
@@ -69,8 +71,8 @@ def _b01(node: Node, want: Want) -> str:
     release = want.compat.ofed_release(str(node.ofed.version or ""))
     if release is None or release.memory_peers or peermem_gap(node):
         return ""
-    libraries = [(each.name, each.version) for each in told(lambda: node.libraries) or ()]
-    ucx = told(lambda: node.ucx)
+    libraries = [(each.name, each.version) for each in read_or(lambda: node.libraries, ())]
+    ucx = read_or(lambda: node.ucx, None)
     if ucx is not None and ucx.cuda:
         libraries.append(("ucx", ucx.version))
     asked = dict(want.consumers)
@@ -158,8 +160,8 @@ def _b09(node: Node, want: Want) -> str:
 def _b10(node: Node, want: Want) -> str:
     if node.arch != "x86_64" or node.driver is None or node.driver.flavor is Flavor.OPEN:
         return ""
-    file = (told(lambda: node.companion_modules) or {}).get("nvidia-fs")
-    version = file.version if file else (told(lambda: node.nvidia_fs.version) or "")
+    file = read_or(lambda: node.companion_modules, {}).get("nvidia-fs")
+    version = file.version if file else read_or(lambda: node.nvidia_fs.version, "")
     built = [each.version for each in node.dkms if each.module == "nvidia-fs"]
     new = [each for each in (version, *built) if each and Version(each).at_least(2, 17, 5)]
     return f"nvidia-fs {new[0]} with the proprietary driver" if new else ""

@@ -17,7 +17,15 @@ from toolkit.checks.rdma.makers import (
 )
 from toolkit.checks.role import PASSED_THROUGH, role
 from toolkit.compat.gpus import machine_type
-from toolkit.errors import CutOff, NeedsRoot, NoEvidence, NotCollected, Unparsable, read_or
+from toolkit.errors import (
+    CutOff,
+    NeedsRoot,
+    NoEvidence,
+    NotCollected,
+    Unparsable,
+    read_or,
+    unless_cut,
+)
 from toolkit.facts.fact import once
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.devices import Kind
@@ -174,7 +182,7 @@ class Check:
 
     def _idle(self, node: Node, want: Want) -> str:
         """Why it does not apply to this node; "" where it does."""
-        if self.needs_gpu and _no_gpu_on_bus(node.fresh()):
+        if self.needs_gpu and no_gpu_on_bus(node.fresh()):
             return "; ".join(filter(None, (NO_GPU, amd_gpus(node.fresh()))))
         if (why := _design(node.fresh())) and (self.of_gdr or self._of_hcas(why)):
             return why
@@ -219,29 +227,23 @@ def _open(node: Node, why: NoEvidence | Unparsable) -> Finding:
     """What was not read leaves the verdict open; whether root would help is said once for all."""
     if isinstance(why, NotCollected):
         return unknown(str(why), hint=why.own_hint, gap=Gap.NOT_COLLECTED)
-    if isinstance(why, NeedsRoot) and not _as_root(node):
+    if isinstance(why, NeedsRoot) and not read_or(lambda: node.fresh().root, False):
         return unknown(f"{Gap.ROOT}: {why}", hint=why.own_hint, gap=Gap.ROOT)
-    gap = Gap.LOST if "nvidia-smi" in str(why) and _gpu_lost(node) else Gap.NONE
+    gap = (
+        Gap.LOST
+        if "nvidia-smi" in str(why) and read_or(lambda: bool(node.fresh().smi_said.lost), False)
+        else Gap.NONE
+    )
     loose = isinstance(why, Unparsable) and any(
         IMPORTED in node.sources.source(k) for k in node.cited
     )
     return unknown(str(why), hint=WHOLE if loose else why.own_hint, gap=gap)
 
 
-def _gpu_lost(node: Node) -> bool:
-    """Whether nvidia-smi itself says so, and nothing else."""
-    return read_or(lambda: bool(node.fresh().smi_said.lost), False)
-
-
-def _as_root(node: Node) -> bool:
-    """Whether the probe was root already, so that being root is no cure."""
-    return read_or(lambda: node.fresh().root, False)
-
-
 def without_gpus(node: Node) -> bool:
     """Known to have no GPU; a PCI bus that could not be read proves nothing."""
     try:
-        return _no_gpu_on_bus(node)
+        return no_gpu_on_bus(node)
     except CutOff:
         return False
 
@@ -283,12 +285,7 @@ def _all_given(node: Node) -> bool:
 
     :raises CutOff: where the evidence ends before it could tell.
     """
-    try:
-        gpus = node.pci.gpus
-    except CutOff:
-        raise
-    except (NoEvidence, Unparsable):
-        return False
+    gpus = unless_cut(lambda: node.pci.gpus, ())
     return bool(gpus) and all(each.driver == PASSED_THROUGH for each in gpus)
 
 
@@ -328,17 +325,12 @@ def amd_gpus(node: Node) -> str:
 
 
 @once
-def _no_gpu_on_bus(node: Node) -> bool:
-    """The same, but where the evidence ends before the PCI bus it cannot be told.
+def no_gpu_on_bus(node: Node) -> bool:
+    """Known to have none; where the evidence ends before the PCI bus it cannot be told.
 
     :raises CutOff: there, so that a check that might not apply is not judged at all.
     """
-    try:
-        return node.pci.whole and not node.pci.gpus
-    except CutOff:
-        raise
-    except (NoEvidence, Unparsable):
-        return False
+    return unless_cut(lambda: node.pci.whole and not node.pci.gpus, False)
 
 
 @dataclass(frozen=True, slots=True)

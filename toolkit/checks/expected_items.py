@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from toolkit.checks.gpu.health import asked
 from toolkit.checks.rdma.makers import serving
-from toolkit.errors import CutOff, NoEvidence, Unparsable
+from toolkit.errors import NoEvidence, unless_cut
 from toolkit.expect import ExpectKey, Value, begins, link, size, words
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.functions import PciFunction, PciTree
@@ -49,7 +48,7 @@ def _gpus(node: Node) -> tuple[Seen, ...]:
         return _living(there, gone & there)
     gpus = [each for each in _tree(node).functions.values() if each.was_gpu]
     # GPUs that the driver holds and nvidia-smi does not list; none where it did not answer.
-    rows, _ = asked(lambda: node.gpu_rows if node.has_gpu_rows else ())
+    rows = unless_cut(lambda: node.gpu_rows if node.has_gpu_rows else (), ())
     held = {each.address for each in node.pci.gpus if each.driver == "nvidia"}
     unlisted = held - {row.address for row in rows} if rows else set()
     gone |= {each.address for each in gpus if each.dead} | unlisted
@@ -58,7 +57,6 @@ def _gpus(node: Node) -> tuple[Seen, ...]:
 
 
 def _living(there: set[str], gone: set[str]) -> tuple[Seen, ...]:
-    """How many answer, and which of those that have a place do not."""
     does = "does" if len(gone) == 1 else "do"
     note = (
         f"{len(there)} on the PCI bus; {', '.join(sorted(gone))} {does} not answer" if gone else ""
@@ -71,12 +69,11 @@ def _mute(node: Node) -> set[str]:
 
     One that fell off the bus and came back with a reset is listed with all its values.
     """
-    rows, _ = asked(lambda: node.gpu_rows)
-    said, _ = asked(lambda: node.smi_said)
-    fallen, _ = asked(lambda: node.fallen_gpus)
-    sound = {row.address for row in rows or () if not row.errors}
-    gone = {row.address for row in rows or () if row.errors} | set(said.addresses if said else ())
-    gone |= {each.address for each in fallen or ()}
+    rows = unless_cut(lambda: node.gpu_rows, ())
+    said = unless_cut(lambda: node.smi_said, None)
+    sound = {row.address for row in rows if not row.errors}
+    gone = {row.address for row in rows if row.errors} | set(said.addresses if said else ())
+    gone |= {each.address for each in unless_cut(lambda: node.fallen_gpus, ())}
     nameless = "" in gone or bool(said and said.lost and not said.addresses)
     if nameless and not sound:
         raise NoEvidence("a GPU is lost, and which one is not told", hint="nvidia-smi -L")
@@ -84,12 +81,7 @@ def _mute(node: Node) -> set[str]:
 
 
 def _gpu_model(node: Node) -> tuple[Seen, ...]:
-    try:
-        names = {row.address: row.name for row in node.gpu_rows}
-    except CutOff:
-        raise
-    except (NoEvidence, Unparsable):
-        names = {}
+    names = {row.address: row.name for row in unless_cut(lambda: node.gpu_rows, ())}
     if not node.knows_pci:
         return tuple(Seen(address, name) for address, name in names.items())
     return tuple(
@@ -231,11 +223,8 @@ def meets(key: ExpectKey, expected: Value, seen: Seen) -> bool | None:
         return None
     if key in {ExpectKey.FIRMWARE, ExpectKey.DRIVER, ExpectKey.KERNEL}:
         return _begins(seen, str(expected))
-    return _MEASURES.get(key, _same)(expected, seen.value)
-
-
-def _same(wanted: Value, have: Value) -> bool:
-    return have == wanted
+    measure = _MEASURES.get(key)
+    return seen.value == expected if measure is None else measure(expected, seen.value)
 
 
 def _begins(seen: Seen, wanted: str) -> bool | None:

@@ -322,6 +322,7 @@ AFTER: Mapping[str, tuple[tuple[str, Rule], ...]] = {
     "gpu.xid": (("gpu.lost", devices.xid_of_lost),),
     "kernel.pending_reboot": (("dkms.state", _next_lacks),),
     "nvidia.present": (
+        ("gpu.lost", devices.let_go_of),
         ("dkms.state", _no_driver_built),
         ("module.signed", _driver_refused),
         ("modules.blacklist", _driver_kept),

@@ -45,6 +45,13 @@ def xid_of_lost(node: Node, want: Want, _: Finding) -> str:
     return f"Xid {_OFF_THE_BUS} is how the driver logs that a GPU fell off the bus"
 
 
+def let_go_of(node: Node, want: Want, _: Finding) -> str:
+    """Bound anew, as after a reset, the driver does not take a GPU that does not answer."""
+    without = {each.address for each in node.pci.gpus if each.driver not in {"nvidia", "vfio-pci"}}
+    gone = without and without.issubset(each.address for each in node.fallen_gpus)
+    return "the driver takes no GPU that does not answer" if gone else ""
+
+
 def older_gpus(node: Node, want: Want, _: Finding) -> str:
     """Another driver would not help them: none of theirs has the exporter."""
     if want.path is not PeerPath.DMABUF or not any(map(older_than_turing, node.pci.gpus)):

@@ -28,23 +28,16 @@ def virt(node: Node, want: Want) -> Finding:
             hint="probe the node itself",
         )
     shown = role(node, Want())
-    by = {Role.VM: _hypervisor, Role.VM_HOST: _given}.get(shown, lambda _: "")(node)
+    by = ""
+    if shown is Role.VM:
+        named = node.virtualization not in {"", "none"}
+        by = node.virtualization if named else guest_of(node.dmi)
+    elif shown is Role.VM_HOST:
+        gpus, lent = len(node.pci.gpus), len(lent_gpus(node))
+        by = f"{lent} of {gpus} GPUs on vfio-pci" if lent else "HCAs beside its GPUs on vfio-pci"
     told = f"{shown}, by {by}" if by else str(shown)
     if want.role in {None, shown}:
         return passed(told)
     if {want.role, shown} == {Role.VM_HOST, Role.BARE_METAL} and want.role is Role.VM_HOST:
         return passed(f"{want.role}; no device is given to a guest now")
     return failed(told, expected=f"{want.role}", hint=f'role = "{shown}" in the site\'s file')
-
-
-def _hypervisor(node: Node) -> str:
-    """Its name, as far as anything tells it."""
-    if node.virtualization not in {"", "none"}:
-        return node.virtualization
-    return guest_of(node.dmi)
-
-
-def _given(node: Node) -> str:
-    """What of it guests have: it changes what is judged."""
-    gpus, lent = len(node.pci.gpus), len(lent_gpus(node))
-    return f"{lent} of {gpus} GPUs on vfio-pci" if lent else "HCAs beside its GPUs on vfio-pci"

@@ -73,11 +73,14 @@ def _kernel(passport: Passport, node: Node) -> Iterator[PassportDifference]:
 
 
 def _arguments(passport: Passport, node: Node) -> Iterator[PassportDifference]:
-    """Each argument of the passport is in effect, and none that decides was added."""
     if passport.arguments is None:
         return
     born, now = Cmdline(passport.arguments), node.cmdline
-    names = dict.fromkeys(name for name, _ in born.pairs() if _counts(name))
+    names = dict.fromkeys(
+        name
+        for name, _ in born.pairs()
+        if name not in _OWN_WORDS and not name.startswith(("rd.", "systemd.", "luks."))
+    )
     extra = dict.fromkeys(name for name, _ in now.pairs() if name.startswith(_TELLING))
     for name in dict.fromkeys((*names, *extra)):
         was, has = _values(born, name), _values(now, name)
@@ -108,14 +111,9 @@ def _run_that_set_arguments(passport: Passport, node: Node) -> str:
 
 
 def _values(cmdline: Cmdline, name: str) -> str:
-    """Every word of that name, in order, as it is written."""
     return " ".join(
         word for word, (own, _) in zip(cmdline.words, cmdline.pairs(), strict=True) if own == name
     )
-
-
-def _counts(name: str) -> bool:
-    return name not in _OWN_WORDS and not name.startswith(("rd.", "systemd.", "luks."))
 
 
 def _files(passport: Passport, node: Node) -> Iterator[PassportDifference]:
@@ -156,7 +154,6 @@ def _parts(kernel: KernelEntry) -> tuple[FileEntry, ...]:
 
 
 def _run_that_left(left: tuple[Left, ...], now: str) -> str:
-    """The run of ours after which the file was as it is now; "" for none."""
     return next((each.run for each in left if each.sha256 == now), "")
 
 
@@ -190,7 +187,6 @@ def _loaded(passport: Passport, node: Node) -> Iterator[PassportDifference]:
 
 
 def _other_build(entry: ModuleEntry, build: LoadedBuild) -> tuple[str, str] | None:
-    """What tells that another build is loaded: as born, and now; None where nothing does."""
     told = (("srcversion", entry.srcversion, build.srcversion),)
     for word, born, now in (*told, ("build id", entry.build_id, build.build_id)):
         if born and now and born != now:
@@ -264,7 +260,6 @@ def passport(node: Node, want: Want) -> Finding:
 
 
 def _unsigned(node: Node) -> Finding | None:
-    """A passport that no key vouches for which was given; None where one does."""
     good, told = node.passport_verified
     if good:
         return None

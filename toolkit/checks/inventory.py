@@ -70,7 +70,6 @@ def gpu_count(node: Node, want: Want) -> Finding:
 
 
 def _dead(node: Node) -> Finding | None:
-    """GPUs that are still on the bus, and whose config space reads as ff; None without any."""
     dead = [each.address for each in node.pci.functions.values() if each.was_gpu and each.dead]
     if not dead:
         return None
@@ -126,7 +125,6 @@ def _card_in(node: Node, port: str) -> bool:
 
 
 def _by_driver(node: Node, should: _Should | None) -> Finding:
-    """Whether the driver has all that the bus has."""
     count, held = len(node.pci.gpus), _held(node)
     listed = {row.address for row in node.gpu_rows} if held else set()
     if unlisted := [address for address in held if address not in listed]:
@@ -250,7 +248,6 @@ def nvswitches(node: Node, want: Want) -> Finding:
 
 
 def _sold_whole(node: Node, built: GpuBoard) -> bool:
-    """Whether the machine's name tells that it has all GPUs of a board."""
     kind = _machine(node)
     return kind is not None and kind.gpus == {built.per}
 

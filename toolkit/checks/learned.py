@@ -125,8 +125,6 @@ def _many(group: Sequence[Had], of: Sequence[Had]) -> bool:
 
 
 def _kinds(family: list[Had], gres: Mapping[str, int]) -> list[list[Had]]:
-    """A family by its numbers of GPUs and HCAs."""
-
     def numbers(each: Had) -> tuple[int, int]:
         return _gpus(each, gres), each.number(ExpectKey.HCAS) or 0
 
@@ -192,7 +190,6 @@ def _most(key: ExpectKey, found: Sequence[Value | None], of: int) -> tuple[Value
 
 
 def _value(key: ExpectKey, seen: tuple[Seen, ...] | None) -> Value | None:
-    """What a file would say of this one node; None where no one value is so."""
     told = [each.value for each in seen or () if each.value is not None]
     if key is ExpectKey.GPU_MODEL:
         # Its name; the PCI id where the name is not told.
@@ -214,7 +211,6 @@ def _value(key: ExpectKey, seen: tuple[Seen, ...] | None) -> Value | None:
 
 
 def _firmware(seen: tuple[Seen, ...]) -> Value | None:
-    """One version, or one for each board."""
     boards: dict[str, set[str]] = defaultdict(set)
     for each in seen:
         boards[str(each.other)].add(str(each.value))

@@ -18,7 +18,6 @@ _TOLD_BY = "gdscheck -p, and the counters in /proc/driver/nvidia-fs/stats before
 
 
 def _pairs(runs: tuple[GdsioRun, ...]) -> list[tuple[GdsioRun, GdsioRun]]:
-    """The best direct run of a load with the best that bounced."""
     best: dict[tuple[object, bool], GdsioRun] = {}
     for each in runs:
         if each.direct or each.bounced:
@@ -26,15 +25,6 @@ def _pairs(runs: tuple[GdsioRun, ...]) -> list[tuple[GdsioRun, GdsioRun]]:
             best[key] = max(best.get(key, each), each, key=lambda one: one.throughput)
     loads = {load for load, direct in best if direct}
     return [(best[load, True], best[load, False]) for load in loads if (load, False) in best]
-
-
-def _best(runs: tuple[GdsioRun, ...]) -> list[GdsioRun]:
-    """The best run of each way and operation, in the order printed."""
-    found: dict[tuple[str, str], GdsioRun] = {}
-    for each in runs:
-        key = (each.operation, each.way)
-        found[key] = max(found.get(key, each), each, key=lambda one: one.throughput)
-    return list(found.values())
 
 
 def _shown(run: GdsioRun) -> str:
@@ -121,7 +111,11 @@ def storage(node: Node, want: Want) -> Finding:
         told = tuple(f"{_shown(one)}, and {_shown(two)}" for one, two in pairs)
         return passed(f"{told[0]}: faster than a fallback would be", details=told[1:])
     best = max(runs, key=lambda each: each.throughput)
-    ways = ", ".join(_shown(each) for each in _best(runs))
+    by_way: dict[tuple[str, str], GdsioRun] = {}
+    for each in runs:
+        key = (each.operation, each.way)
+        by_way[key] = max(by_way.get(key, each), each, key=lambda one: one.throughput)
+    ways = ", ".join(map(_shown, by_way.values()))
     if not any(each.direct for each in runs):
         return unknown(f"{ways}: no run of GPUDirect Storage", hint="gdsio -x 0, same load")
     return unknown(

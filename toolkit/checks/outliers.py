@@ -83,7 +83,7 @@ class Sheets:
             Trait(name, None if status is Status.UNKNOWN else status.value)
             for name, status in statuses
         )
-        return (*topics, self._same(Section(VERDICT, verdicts))), ask(self._layouts, _layout)
+        return (*topics, self._same(Section(VERDICT, verdicts))), ask(self._layouts, layout_of)
 
     def _section(self, topic: Topic, node: Node) -> Section:
         return self._same(Section(topic.name, traits(node, topic), topic.placed))
@@ -93,7 +93,8 @@ class Sheets:
         return self._met.setdefault(section, section)
 
 
-def _layout(node: Node) -> Layout:
+def layout_of(node: Node) -> Layout:
+    """Address and product of PCI functions, in bus order; () where they were not read."""
     return read_or(lambda: layout(node), ())
 
 
@@ -266,7 +267,10 @@ def _kinds(
         return [], [hosts]
     for mark, part in parts.items():
         if mark not in large:
-            nearest = max(large, key=lambda other: _agreement(mark, other))
+            nearest = max(
+                large,
+                key=lambda other: sum(one == two for one, two in zip(mark, other, strict=True)),
+            )
             large[nearest] = [*large[nearest], *part]
     order = {id(host): at for at, host in enumerate(hosts)}
     members = sorted(large.values(), key=len, reverse=True)
@@ -278,10 +282,6 @@ def _splits(column: list[str | None]) -> bool:
     top = [count for _, count in read.most_common(2)]
     total = read.total()
     return len(top) == 2 and top[1] >= max(2, _CLEAR * total) and sum(top) >= _COVER * total
-
-
-def _agreement(mark: tuple[str | None, ...], other: tuple[str | None, ...]) -> int:
-    return sum(one == two for one, two in zip(mark, other, strict=True))
 
 
 def _kind(

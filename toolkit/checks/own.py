@@ -93,7 +93,6 @@ def _careful(file: str, check: Check) -> Judge:
 
 
 def _line(why: Exception, file: str) -> int:
-    """The line of the file in which it came up."""
     if isinstance(why, SyntaxError):
         return why.lineno or 0
     trace, line = why.__traceback__, 0
@@ -104,8 +103,11 @@ def _line(why: Exception, file: str) -> int:
 
 
 def _refused(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """What no check may do: the line, and what it is."""
-    made = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and _stored(node)}
+    made = {
+        node.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
     made |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
     made |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
     for node in ast.walk(tree):
@@ -124,16 +126,11 @@ def _beyond(name: str) -> bool:
     return name.startswith("__") or (hasattr(builtins, name) and name not in _NAMES)
 
 
-def _stored(node: ast.Name) -> bool:
-    return isinstance(node.ctx, ast.Store)
-
-
 def _allowed(module: str, level: int = 0) -> bool:
     return level == 0 and (module in _PLAIN or module.startswith(_FACTS))
 
 
 def _builtins() -> dict[str, object]:
-    """The names of Python that a check has."""
     own: dict[str, object] = {name: getattr(builtins, name) for name in _NAMES}
     return own | {"__import__": _import}
 

@@ -102,17 +102,12 @@ def ending(verb: str, code: ExitCode, said: Said) -> str:
             sick = _sick(hosts, said, whole) if each is ExitCode.FAILED else ""
             facts.append(so + f" on {share}" * bool(hosts) + sick)
     worst_off = {host for host, its in ended if its is code}
-    if worst_off and worst_off <= said.texts and verb == "doctor":
-        shown = _shows_all(said)
-        return f"exit {int(code)}: {', '.join(facts)}; {shown or 'see above'}"
     mendable = worst_off - said.texts - said.beyond
     shown = "" if worst_off and not mendable else _command(verb, code, said, fold(mendable))
+    if worst_off and worst_off <= said.texts and verb == "doctor":
+        # Of a text nothing is planned; doctor has told what it shows, and all of it if asked.
+        shown = "" if said.flag("verbose") else _command("doctor", ExitCode.UNKNOWN, said, "")
     return f"exit {int(code)}: {', '.join(facts)}; {shown or 'see above'}"
-
-
-def _shows_all(said: Said) -> str:
-    """Of a text nothing is planned; doctor has told what it shows, and all of it if asked."""
-    return "" if said.flag("verbose") else _command("doctor", ExitCode.UNKNOWN, said, "")
 
 
 def _sick(hosts: set[str], said: Said, whole: int) -> str:

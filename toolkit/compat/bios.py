@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from toolkit.compat.rows import Confidence, Row, repeated, rows
+from toolkit.compat.rows import Confidence, Row, refuse_pattern, repeated, rows
 from toolkit.untrusted import read_toml
 
 DATA = Path(__file__).parent / "data" / "bios.toml"
@@ -50,13 +50,6 @@ class Reads(StrEnum):
     NUMBER = "number"  # 1 is one
 
 
-def _refuse_pattern(where: str, pattern: str) -> None:
-    try:
-        re.compile(pattern)
-    except re.error as why:
-        raise ValueError(f"{where}: {why}: {pattern!r}") from why
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vendor(Row):
     """Whose BIOS it is, by what its BMC says of itself."""
@@ -66,7 +59,7 @@ class Vendor(Row):
 
     def __post_init__(self) -> None:
         for pattern in (*self.names, *self.signs):
-            _refuse_pattern(f"vendors: {self.id}", pattern)
+            refuse_pattern(f"vendors: {self.id}", pattern)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +88,7 @@ class BiosRow(Row):
             raise ValueError(f"bios: {self.id}: names or display is missing")
         patterns = (*self.names, *self.display, *self.unless, self.menu, self.not_menu)
         for pattern in patterns:
-            _refuse_pattern(f"bios: {self.id}", pattern)
+            refuse_pattern(f"bios: {self.id}", pattern)
         for pattern in self.names if self.scope else ():
             groups = re.compile(pattern).groups
             try:

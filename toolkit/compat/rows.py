@@ -39,7 +39,7 @@ def refuse_pattern(where: str, pattern: str) -> None:
     try:
         re.compile(pattern)
     except re.error as why:
-        raise ValueError(f"{where}: {why}") from why
+        raise ValueError(f"{where}: {why}: {pattern!r}") from why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,7 +267,6 @@ def repeated(ids: Iterable[str]) -> str:
 
 
 def _row(where: str, kind: type[T], table: object, enums: Enums) -> T:
-    """One TOML table as a row of its kind."""
     if not isinstance(table, dict):
         raise ValueError(f"{where} is no table")
     known = {each.name: each for each in fields(kind)}
@@ -288,7 +287,6 @@ def _row(where: str, kind: type[T], table: object, enums: Enums) -> T:
 
 
 def _value(where: str, kind: str, value: object, enums: Enums) -> object:
-    """One TOML value as its field's type."""
     # A field that may be None is None by leaving it out; TOML has no such value.
     kind = kind.removesuffix(" | None")
     if kind in enums:

@@ -196,24 +196,13 @@ def _constant(row: dict[str, Any]) -> Constant:
 
 
 def _cpu(row: dict[str, Any]) -> CpuClass:
-    return CpuClass(
-        id=row["id"],
-        vendor=row["vendor"],
-        family=row["family"],
-        models=tuple(row["models"]),
-        name=row["name"],
-        source=row["source"],
-        confidence=Confidence(row["confidence"]),
-        same=row["same"],
-        same_read=row["same_read"],
-        cross=row["cross"],
-        memory=float(row.get("memory", 0)),
-        client=row.get("client", False),
-    )
+    confidence, memory = Confidence(row["confidence"]), float(row.get("memory", 0))
+    read = {"models": tuple(row["models"]), "confidence": confidence, "memory": memory}
+    return CpuClass(**{**row, **read})
 
 
 def _range(name: str, bounds: list[float]) -> Range:
-    low, value, high = (float(each) for each in bounds)
+    low, value, high = map(float, bounds)
     if not 0 <= low <= value <= high:
         raise ValueError(f"throughput: {name}: {low:g} <= {value:g} <= {high:g} does not hold")
     return Range(value, low, high)

@@ -20,7 +20,6 @@ from toolkit.demo.nodes import READY, DemoFamily, Recipe, recipe_of
 from toolkit.demo.software import (
     PEER_SYMBOLS,
     DemoPackage,
-    Module,
     checksum,
     inbox_other,
     inbox_rdma,
@@ -49,7 +48,7 @@ AUTOINSTALL="yes"
 
 def commands(recipe: Recipe) -> dict[str, Path]:
     """Name to script, for the commands that a node of this kind has."""
-    found = {path.name: path for path in _COMMANDS.iterdir() if path.is_file()}
+    found = {path.name: path for path in _COMMANDS.iterdir()}
     for name in ("editenv", "probe"):
         found[f"grub2-{name}"] = found[f"grub-{name}"]
     own = {
@@ -177,7 +176,10 @@ def packages(recipe: Recipe) -> NodeTree:
         for kernel in recipe.built_for:
             _build(tree, recipe, package, kernel)
     if recipe.family is DemoFamily.ARCH:
-        _prebuilt_driver(tree, recipe)
+        for module in nvidia_package("nvidia").modules:
+            depends = () if module.name == "nvidia-peermem" else None
+            path = f"lib/modules/{recipe.kernel}/extramodules/{module.name}.ko"
+            tree.data(path, module.file(recipe.kernel, recipe.vermagic, depends))
     return tree
 
 
@@ -223,7 +225,10 @@ def _build(tree: NodeTree, recipe: Recipe, package: DemoPackage, kernel: str) ->
     """What ``dkms install`` leaves behind."""
     kept = f"var/lib/dkms/{package.name}/{package.version}/{kernel}/x86_64"
     for module in package.modules:
-        content = module.file(kernel, recipe.vermagic, _depends(recipe, module))
+        depends = None  # what the source says
+        if module.name == "nvidia-peermem":  # what its build found
+            depends = () if recipe.stub else ("nvidia", "ib_uverbs")
+        content = module.file(kernel, recipe.vermagic, depends)
         tree.data(f"{kept}/module/{module.name}.ko", content)
         tree.data(f"lib/modules/{kernel}/{recipe.module_folder}/{module.name}.ko", content)
     tree.text(f"{kept}/log/make.log", f"DKMS make.log for {package.name}-{package.version}\n")
@@ -237,18 +242,3 @@ def _build(tree: NodeTree, recipe: Recipe, package: DemoPackage, kernel: str) ->
         )
         tree.text(f"{at}/include/rdma/peer_mem.h", "/* the peer-memory interface */\n")
         tree.link("usr/src/ofa_kernel/default", f"x86_64/{kernel}")
-
-
-def _depends(recipe: Recipe, module: Module) -> tuple[str, ...] | None:
-    """nvidia-peermem depends on what its build found; None for what the source says."""
-    if module.name != "nvidia-peermem":
-        return None
-    return () if recipe.stub else ("nvidia", "ib_uverbs")
-
-
-def _prebuilt_driver(tree: NodeTree, recipe: Recipe) -> None:
-    """Arch ships the open driver built for its kernel, with a stub for nvidia-peermem."""
-    for module in nvidia_package("nvidia").modules:
-        depends = () if module.name == "nvidia-peermem" else None
-        path = f"lib/modules/{recipe.kernel}/extramodules/{module.name}.ko"
-        tree.data(path, module.file(recipe.kernel, recipe.vermagic, depends))

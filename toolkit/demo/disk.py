@@ -76,7 +76,11 @@ def disk(recipe: Recipe) -> NodeTree:
     tree.text("etc/modprobe.d/nvidia-graphics-drivers.conf", "blacklist nouveau\n")
     tree.text("etc/modprobe.d/mlnx.conf", "options mlx5_core probe_vf=1\n")
     tree.text(_DKMS_HOOK[recipe.family], "#!/bin/sh\n# calls dkms autoinstall\n")
-    _autoload(tree, recipe)
+    if recipe.family is DemoFamily.UBUNTU:
+        tree.text("etc/modules", "# /etc/modules: kernel modules to load at boot time.\n")
+        tree.link("etc/modules-load.d/modules.conf", "../modules")
+    if recipe.autoload:
+        tree.text("etc/modules-load.d/nvidia-peermem.conf", "nvidia-peermem\n")
     if recipe.hooks and recipe.family is DemoFamily.UBUNTU and recipe.machine.gpus:
         hooks(tree)
     if not recipe.machine.acs:
@@ -97,14 +101,6 @@ def disk(recipe: Recipe) -> NodeTree:
     for folder in ("etc/security/limits.d", "etc/systemd/system.conf.d", "etc/modules-load.d"):
         tree.folder(folder)
     return tree
-
-
-def _autoload(tree: NodeTree, recipe: Recipe) -> None:
-    if recipe.family is DemoFamily.UBUNTU:
-        tree.text("etc/modules", "# /etc/modules: kernel modules to load at boot time.\n")
-        tree.link("etc/modules-load.d/modules.conf", "../modules")
-    if recipe.autoload:
-        tree.text("etc/modules-load.d/nvidia-peermem.conf", "nvidia-peermem\n")
 
 
 def _acs_off(tree: NodeTree) -> None:

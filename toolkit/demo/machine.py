@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from toolkit.demo.pci import GIB, MIB, ExpressType, Function, Link
+from toolkit.demo.pci import ACS_REDIRECT, GIB, MIB, ExpressType, Function, Link
 
 # Bus numbers of the root complexes below which pairs hang: four a socket.
 _ROOTS = (0x15, 0x26, 0x37, 0x48, 0x97, 0xA7, 0xB7, 0xC7)
@@ -61,9 +61,9 @@ def hcas(machine: Machine) -> tuple[Function, ...]:
 def _bridge(
     address: str,
     parent: str,
-    *,
     port: ExpressType,
     below: tuple[int, int],
+    *,
     numa: int,
     acs: int | None,
     link: Link = _GEN5,
@@ -85,23 +85,12 @@ def _pair(machine: Machine, bus: int, numa: int) -> list[Function]:
     root, up = f"0000:{bus:02x}:01.0", f"0000:{bus + 1:02x}:00.0"
     down = [f"0000:{bus + 2:02x}:{slot:02x}.0" for slot in (0, 1)]
     gpu, hca = f"0000:{bus + 3:02x}:00.0", f"0000:{bus + 4:02x}:00.0"
-    last = bus + 4
+    last, acs = bus + 4, machine.acs
     found = [
-        _bridge(
-            root, "", port=ExpressType.ROOT_PORT, below=(bus + 1, last), numa=numa, acs=machine.acs
-        ),
-        _bridge(up, root, port=ExpressType.UPSTREAM, below=(bus + 2, last), numa=numa, acs=None),
-        _bridge(
-            down[0],
-            up,
-            port=ExpressType.DOWNSTREAM,
-            below=(bus + 3, bus + 3),
-            numa=numa,
-            acs=machine.acs,
-        ),
-        _bridge(
-            down[1], up, port=ExpressType.DOWNSTREAM, below=(last, last), numa=numa, acs=machine.acs
-        ),
+        _bridge(root, "", ExpressType.ROOT_PORT, (bus + 1, last), numa=numa, acs=acs),
+        _bridge(up, root, ExpressType.UPSTREAM, (bus + 2, last), numa=numa, acs=None),
+        _bridge(down[0], up, ExpressType.DOWNSTREAM, (bus + 3, bus + 3), numa=numa, acs=acs),
+        _bridge(down[1], up, ExpressType.DOWNSTREAM, (last, last), numa=numa, acs=acs),
         _hca(hca, down[1], numa),
     ]
     if machine.gpus:
@@ -158,22 +147,12 @@ def _vf(hca: Function, number: int) -> Function:
 
 
 def _nvswitches(count: int) -> list[Function]:
-    bus, link = _SWITCH_ROOT, Link(2, 2)
+    bus, port, link = _SWITCH_ROOT, ExpressType.ROOT_PORT, Link(2, 2)
     found = []
     for index in range(count):
         below = bus + 1 + index
         root = f"0000:{bus:02x}:{index + 1:02x}.0"
-        found.append(
-            _bridge(
-                root,
-                "",
-                port=ExpressType.ROOT_PORT,
-                below=(below, below),
-                numa=1,
-                acs=None,
-                link=link,
-            )
-        )
+        found.append(_bridge(root, "", port, (below, below), numa=1, acs=None, link=link))
         found.append(
             Function(
                 f"0000:{below:02x}:00.0",
@@ -232,6 +211,5 @@ def _storage() -> list[Function]:
 def _own_root(below: int, device: Function) -> Function:
     """The root port of a device that has one for itself."""
     port = ExpressType.ROOT_PORT
-    return _bridge(
-        device.parent, "", port=port, below=(below, below), numa=0, acs=0x1D, link=device.link
-    )
+    acs, link = ACS_REDIRECT, device.link
+    return _bridge(device.parent, "", port, (below, below), numa=0, acs=acs, link=link)

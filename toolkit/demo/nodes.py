@@ -58,15 +58,11 @@ class Recipe:
         if self.family is DemoFamily.ARCH:
             return ()
         if self.family is DemoFamily.ROCKY:
-            ofed, driver = (
-                ofed_package("mlnx-ofa_kernel", "25.10.OFED.25.10.1.7.1.1"),
-                nvidia_package("nvidia-open", self.proprietary),
-            )
+            ofed = ofed_package("mlnx-ofa_kernel", "25.10.OFED.25.10.1.7.1.1")
+            driver = nvidia_package("nvidia-open", self.proprietary)
         else:
-            ofed, driver = (
-                ofed_package("mlnx-ofed-kernel", "24.10.OFED.24.10.2.1.8.1"),
-                nvidia_package("nvidia", self.proprietary),
-            )
+            ofed = ofed_package("mlnx-ofed-kernel", "24.10.OFED.24.10.2.1.8.1")
+            driver = nvidia_package("nvidia", self.proprietary)
         return (ofed, driver) if self.machine.gpus else (ofed,)
 
     @property
@@ -101,10 +97,7 @@ _HEALTHY = Recipe("healthy")
 _IOMMU = Recipe("iommu", arguments=())
 _STUB = Recipe("stub", stub=True, proprietary=True, autoload=False, hooks=False)
 _KERNEL = Recipe(
-    "kernel",
-    kernels=(UBUNTU_KERNEL, UBUNTU_NEWER),
-    built_for=(UBUNTU_KERNEL,),
-    hooks=False,
+    "kernel", kernels=(UBUNTU_KERNEL, UBUNTU_NEWER), built_for=(UBUNTU_KERNEL,), hooks=False
 )
 _ROCKY = Recipe(
     "rocky",
@@ -163,16 +156,8 @@ ABOUT = {
 
 # Larger fleets: smaller machines, six in ten of them healthy.
 _CYCLE = (
-    _HEALTHY,
-    _IOMMU,
-    _HEALTHY,
-    _STUB,
-    _HEALTHY,
-    _KERNEL,
-    _HEALTHY,
-    _ROCKY,
-    _HEALTHY,
-    _HEALTHY,
+    *(_HEALTHY, _IOMMU, _HEALTHY, _STUB, _HEALTHY),
+    *(_KERNEL, _HEALTHY, _ROCKY, _HEALTHY, _HEALTHY),
 )
 _NUMBERED = re.compile(r"demo(\d+)")
 _WORDS = (("demo-all", EVERY), ("demo", SMALL))

@@ -25,7 +25,6 @@ class ExpressType(IntEnum):
 BRIDGES = frozenset({ExpressType.ROOT_PORT, ExpressType.UPSTREAM, ExpressType.DOWNSTREAM})
 
 # Bits of the ACS control register.
-ACS_SRC_VALID = 0x01
 ACS_REDIRECT = 0x1D  # SrcValid, ReqRedir, CmpltRedir and UpstreamFwd, as firmware leaves it
 
 
@@ -103,14 +102,17 @@ def config_space(function: Function) -> bytes:
         struct.pack_into("<BBB", space, 0x18, function.bus, *function.below)
     else:
         for index, _ in function.bars:
-            if index < 6:
-                low = _bar_start(function, index) | 0x0C  # 64-bit, prefetchable
-                struct.pack_into("<Q", space, 0x10 + 4 * index, low)
+            low = _bar_start(function, index) | 0x0C  # 64-bit, prefetchable
+            struct.pack_into("<Q", space, 0x10 + 4 * index, low)
         struct.pack_into("<HH", space, 0x2C, vendor, 0x16C1)
     space[0x34] = 0x40
     struct.pack_into("<BBHHH", space, 0x40, 0x01, 0x60, 0x0003, 0x0008, 0)  # power management
     _express(space, 0x60, function)
-    _extended(space, function)
+    # AER for everyone, then ACS where there is one; the lists end with a zero pointer.
+    acs_at = 0x148 if function.acs is not None else 0
+    struct.pack_into("<I", space, 0x100, 0x0001 | 2 << 16 | acs_at << 20)
+    if function.acs is not None:
+        struct.pack_into("<IHH", space, acs_at, 0x000D | 1 << 16, 0x005F, function.acs)
     return bytes(space)
 
 
@@ -126,11 +128,3 @@ def _express(space: bytearray, at: int, function: Function) -> None:
     struct.pack_into("<H", space, at + 0x12, gen | width << 4 | 1 << 12)
     struct.pack_into("<I", space, at + 0x2C, (2 << max_gen) - 2)  # supported speeds
     struct.pack_into("<H", space, at + 0x30, max_gen)
-
-
-def _extended(space: bytearray, function: Function) -> None:
-    """AER for everyone, then ACS where there is one; the lists end with a zero pointer."""
-    acs_at = 0x148 if function.acs is not None else 0
-    struct.pack_into("<I", space, 0x100, 0x0001 | 2 << 16 | acs_at << 20)
-    if function.acs is not None:
-        struct.pack_into("<IHH", space, acs_at, 0x000D | 1 << 16, 0x005F, function.acs)

@@ -255,14 +255,11 @@ class _Login(paramiko.ServerInterface):
         return "publickey"
 
     def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:
-        if username == self._user and key == self._client_key:
-            return AUTH_SUCCESSFUL
-        return AUTH_FAILED
+        known = username == self._user and key == self._client_key
+        return AUTH_SUCCESSFUL if known else AUTH_FAILED
 
     def check_channel_request(self, kind: str, chanid: int) -> int:  # noqa: ARG002  # likewise
-        if kind == "session":
-            return OPEN_SUCCEEDED
-        return OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED
+        return OPEN_SUCCEEDED if kind == "session" else OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
         self.asked[channel.get_id()] = command

@@ -13,17 +13,18 @@ import hashlib
 import struct
 from dataclasses import dataclass
 
-P2P_SYMBOLS = (
-    "nvidia_p2p_get_pages",
-    "nvidia_p2p_put_pages",
-    "nvidia_p2p_get_pages_persistent",
-)
+P2P_SYMBOLS = ("nvidia_p2p_get_pages", "nvidia_p2p_put_pages", "nvidia_p2p_get_pages_persistent")
 PEER_SYMBOLS = ("ib_register_peer_memory_client", "ib_unregister_peer_memory_client")
 DRIVER = "570.124.06"
 HEAD_BYTES = 512
 MODINFO_BYTES = 1024
 KSYMTAB_BYTES = 256
 VERSIONS_BYTES = 1024
+_PARTS = {  # behind the headers, in this order
+    b".modinfo": MODINFO_BYTES,
+    b"__ksymtab_strings": KSYMTAB_BYTES,
+    b"__versions": VERSIONS_BYTES,
+}
 _NAMES = b"\0.shstrtab\0.modinfo\0__ksymtab_strings\0__versions\0"
 _NAMES_AT = 64 + 5 * 64  # behind the ELF header and five section headers
 _RELOCATABLE, _X86_64 = 1, 62
@@ -37,21 +38,12 @@ def head() -> bytes:
     header = struct.pack(
         "<16sHHIQQQIHHHHHH", ident, _RELOCATABLE, _X86_64, 1, 0, 0, 64, 0, 64, 0, 0, 64, 5, 1
     )
-    sections = (
-        _section(0, 0, 0, 0, 0)
-        + _section(_NAMES.index(b".shstrtab"), _STRTAB, 0, _NAMES_AT, len(_NAMES))
-        + _section(_NAMES.index(b".modinfo"), _PROGBITS, _ALLOC, HEAD_BYTES, MODINFO_BYTES)
-        + _section(
-            _NAMES.index(b"__ksymtab"), _PROGBITS, _ALLOC, HEAD_BYTES + MODINFO_BYTES, KSYMTAB_BYTES
-        )
-        + _section(
-            _NAMES.index(b"__versions"),
-            _PROGBITS,
-            _ALLOC,
-            HEAD_BYTES + MODINFO_BYTES + KSYMTAB_BYTES,
-            VERSIONS_BYTES,
-        )
-    )
+    sections = _section(0, 0, 0, 0, 0)
+    sections += _section(_NAMES.index(b".shstrtab"), _STRTAB, 0, _NAMES_AT, len(_NAMES))
+    at = HEAD_BYTES
+    for name, size in _PARTS.items():
+        sections += _section(_NAMES.index(name), _PROGBITS, _ALLOC, at, size)
+        at += size
     return (header + sections + _NAMES).ljust(HEAD_BYTES, b"\0")
 
 
@@ -70,9 +62,7 @@ def checksum(name: str) -> int:
 
 
 def module_file(
-    info: tuple[tuple[str, str], ...],
-    exports: tuple[str, ...] = (),
-    imports: tuple[str, ...] = (),
+    info: tuple[tuple[str, str], ...], exports: tuple[str, ...] = (), imports: tuple[str, ...] = ()
 ) -> bytes:
     """One .ko file.
 
@@ -84,18 +74,10 @@ def module_file(
     symbols = b"".join(name.encode() + b"\0" for name in exports)
     needed = ("module_layout", *imports)
     versions = b"".join(struct.pack("<Q56s", checksum(name), name.encode()) for name in needed)
-    if (
-        len(strings) > MODINFO_BYTES
-        or len(symbols) > KSYMTAB_BYTES
-        or len(versions) > VERSIONS_BYTES
-    ):
+    parts = list(zip((strings, symbols, versions), _PARTS.values(), strict=True))
+    if any(len(part) > room for part, room in parts):
         raise ValueError("the module has more to say than its file has room for")
-    return (
-        head()
-        + strings.ljust(MODINFO_BYTES, b"\0")
-        + symbols.ljust(KSYMTAB_BYTES, b"\0")
-        + versions.ljust(VERSIONS_BYTES, b"\0")
-    )
+    return head() + b"".join(part.ljust(room, b"\0") for part, room in parts)
 
 
 @dataclass(frozen=True, slots=True)

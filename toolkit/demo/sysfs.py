@@ -43,7 +43,14 @@ def sysfs(machine: Machine, *, root: bool) -> NodeTree:
         _hca(tree, loads, hca, index, places[hca.address])
     for index, gpu in enumerate(gpus(machine)):
         _gpu(loads["nvidia"], gpu, index)
-    _dmi(tree, machine)
+    for file, value in (
+        ("sys_vendor", machine.vendor),
+        ("product_name", machine.product),
+        ("board_name", "X13DEG-OAD"),
+        ("bios_version", "2.3"),
+        ("bios_date", "08/15/2024"),
+    ):
+        tree.line(f"sys/class/dmi/id/{file}", value)
     tree.line("sys/devices/system/node/online", "0-1")
     tree.line("proc/uptime", "360000.25 35000000.50")
     tree.text("proc/net/route", _ROUTES)
@@ -59,20 +66,14 @@ def sysfs(machine: Machine, *, root: bool) -> NodeTree:
 
 def _places(found: tuple[Function, ...]) -> dict[str, str]:
     """Address to sysfs path: sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/..."""
-    places: dict[str, str] = {}
     parents = {each.address: each for each in found}
 
     def place(function: Function) -> str:
-        above = (
-            place(parents[function.parent])
-            if function.parent
-            else f"sys/devices/pci{function.address[:7]}"
-        )
-        return f"{above}/{function.address}"
+        if not function.parent:
+            return f"sys/devices/pci{function.address[:7]}/{function.address}"
+        return f"{place(parents[function.parent])}/{function.address}"
 
-    for function in found:
-        places[function.address] = place(function)
-    return places
+    return {each.address: place(each) for each in found}
 
 
 _ROUTES = (  # the management NIC leads out
@@ -174,17 +175,6 @@ def _gpu(load: NodeTree, gpu: Function, index: int) -> None:
     load.data(f"dev/nvidia{index}", b"")
 
 
-def _dmi(tree: NodeTree, machine: Machine) -> None:
-    for file, value in (
-        ("sys_vendor", machine.vendor),
-        ("product_name", machine.product),
-        ("board_name", "X13DEG-OAD"),
-        ("bios_version", "2.3"),
-        ("bios_date", "08/15/2024"),
-    ):
-        tree.line(f"sys/class/dmi/id/{file}", value)
-
-
 def firmware(tree: NodeTree, machine: Machine, *, root: bool) -> None:
     """Add the files to the tree; without root the kernel shows no addresses and no tables."""
     tree.data("sys/firmware/acpi/tables/DMAR", dmar() if root else b"")
@@ -204,8 +194,7 @@ def firmware(tree: NodeTree, machine: Machine, *, root: bool) -> None:
         for file, value in (("name", name), ("latency", str(latency)), ("disable", "0")):
             tree.line(f"{at}/{file}", value)
     tree.line(
-        "sys/module/pcie_aspm/parameters/policy",
-        "[default] performance powersave powersupersave ",
+        "sys/module/pcie_aspm/parameters/policy", "[default] performance powersave powersupersave "
     )
     for node, cpus, first in ((0, "0-55,112-167", 0), (1, "56-111,168-223", 56)):
         tree.line(f"sys/devices/system/node/node{node}/cpulist", cpus)

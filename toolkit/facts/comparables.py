@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import starmap
 
 from toolkit.errors import NoEvidence, read_or
 from toolkit.facts.nccl.consumers import Setting
@@ -68,18 +69,14 @@ def _arguments(node: Node) -> Iterator[Trait]:
         yield Trait(name, " ".join(found))
 
 
-def _driver(node: Node) -> Iterator[Trait]:
-    yield Trait("", f"{node.driver.version} {node.driver.flavor}" if node.driver else NO_DRIVER)
+def _driver(node: Node) -> str:
+    return f"{node.driver.version} {node.driver.flavor}" if node.driver else NO_DRIVER
 
 
 def _driver_options(node: Node) -> Iterator[Trait]:
     if node.driver is not None:
         for name, value in sorted(node.driver_params.items()):
             yield Trait(name, value or '""')
-
-
-def _ofed(node: Node) -> Iterator[Trait]:
-    yield Trait("", str(node.ofed))
 
 
 def _modules(node: Node) -> Iterator[Trait]:
@@ -209,16 +206,10 @@ def _numa(node: Node) -> Iterator[Trait]:
             yield Trait(each.address, f"NUMA node {each.numa}")
 
 
-def _names_of_hcas(node: Node) -> Iterator[Trait]:
-    return (Trait(each.address, each.name) for each in node.rdma_devices if each.address)
-
-
 def _nccl_ib(node: Node) -> Iterator[Trait]:
-    yield from (
-        Trait(name, each.value)
-        for name, each in sorted(node.settings.items())
-        if name.startswith("NCCL_IB_")
-    )
+    for name, each in sorted(node.settings.items()):
+        if name.startswith("NCCL_IB_"):
+            yield Trait(name, each.value)
 
 
 def _qos(node: Node) -> Iterator[Trait]:
@@ -268,10 +259,6 @@ def layout(node: Node) -> tuple[tuple[str, str], ...]:
         for each in node.pci.functions.values()
         if interesting(each)
     )
-
-
-def _devices(node: Node) -> Iterator[Trait]:
-    yield from (Trait(address, product) for address, product in layout(node))
 
 
 def _bound(node: Node) -> Iterator[Trait]:
@@ -342,8 +329,8 @@ def _companions(node: Node) -> Iterator[Trait]:
 
 
 # What nodes of one job must have alike: toolkit/checks/agreement.py judges it.
-DRIVER = Topic("NVIDIA driver", _driver)
-OFED = Topic("OFED", _ofed)
+DRIVER = Topic("NVIDIA driver", lambda node: (Trait("", _driver(node)),))
+OFED = Topic("OFED", lambda node: (Trait("", str(node.ofed)),))
 FIRMWARE = Topic("HCA firmware", _firmware_of_hcas, placed=True)
 LAYERS = Topic(
     "link layer", lambda node: _of_ports(node, lambda port: port.link_layer), placed=True
@@ -358,7 +345,11 @@ QOS = Topic("RoCE priorities", _qos, placed=True)
 GPU_RAILS = Topic("nearest HCA of GPU", _gpu_rails, placed=True)
 PKEYS = Topic("P_Key", _pkeys, placed=True)
 NUMA = Topic("NUMA node", _numa, placed=True)
-HCA_NAMES = Topic("name of HCA", _names_of_hcas, placed=True)
+HCA_NAMES = Topic(
+    "name of HCA",
+    lambda node: (Trait(each.address, each.name) for each in node.rdma_devices if each.address),
+    placed=True,
+)
 NCCL_IB = Topic("NCCL setting", _nccl_ib)
 
 TOPICS = (
@@ -373,7 +364,7 @@ TOPICS = (
     Topic("modprobe", _modprobe),
     Topic("memlock", _limits),
     Topic("companion", _companions),
-    Topic("PCI device", _devices, placed=True),
+    Topic("PCI device", lambda node: starmap(Trait, layout(node)), placed=True),
     Topic("bound driver", _bound, placed=True),
     Topic("link", _links, placed=True),
     Topic("ACS control", _acs, placed=True),

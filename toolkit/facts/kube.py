@@ -66,13 +66,14 @@ def _lists(text: str) -> tuple[str, dict[str, str]]:
 def _of_one(text: str) -> KubeGpus | None:
     name, lists = _lists(text)
     counts = [_GPUS.search(lists.get(each, "")) for each in ("Capacity", "Allocatable")]
-    if (counts[0] is None) != (counts[1] is None):
+    told = [int(each[1]) for each in counts if each]
+    if len(told) == 1:
         raise Unparsable("kubectl describe node", f"GPUs of {name or 'a node'}")
-    if counts[0] is None or counts[1] is None:
+    if not told:
         return None
     label = _COUNT.search(text)
     found = int(label[1]) if label and not _SHARED.search(text) else 0
-    return KubeGpus(name, int(counts[0][1]), int(counts[1][1]), found)
+    return KubeGpus(name, told[0], told[1], found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +274,9 @@ def parse_plugin_log(text: str) -> PluginLog:
             offers[_short(none)] = False
         elif some := has["made"] or has["registered"]:
             offers[_short(some)] = True
-        elif has["efa"] or has["no_efa"] or has["served"]:
+        elif has["served"]:  # plugins of any maker say so
+            offers.update({"EFA": True} if "EFA" in offers else {})
+        elif has["efa"] or has["no_efa"]:
             offers["EFA"] = not has["no_efa"]
         elif has["rdma"]:
             offers[_short("")] = False
@@ -355,7 +358,8 @@ def parse_cluster(text: str) -> Cluster:
             labels[name] = _words(meta.get("labels"))
         elif item.get("kind") == "DaemonSet":
             bringer, words = _bringer(item, f"{meta.get('namespace', '')}/{name}")
-            if _brings_driver(words):
+            component = words.get("app.kubernetes.io/component")
+            if "nvidia-driver-daemonset" in words.get("app", "") or component == "nvidia-driver":
                 drivers.append(bringer)
             elif _OFED in words:
                 ofeds.append(bringer)
@@ -364,14 +368,7 @@ def parse_cluster(text: str) -> Cluster:
     return Cluster(labels, tuple(drivers), tuple(ofeds))
 
 
-def _brings_driver(labels: Mapping[str, str]) -> bool:
-    return "nvidia-driver-daemonset" in labels.get("app", "") or (
-        labels.get("app.kubernetes.io/component") == "nvidia-driver"
-    )
-
-
 def _bringer(item: Mapping[str, object], name: str) -> tuple[Bringer, dict[str, str]]:
-    """The DaemonSet, and its labels with those of its pods."""
     template = _table(_table(item.get("spec")).get("template"))
     own = _words(_table(item.get("metadata")).get("labels"))
     pods = _words(_table(template.get("metadata")).get("labels"))

@@ -1,4 +1,4 @@
-"""The two shapes in which the probe gathers many small sources into one frame."""
+"""The shapes in which the probe gathers many small sources into one frame."""
 
 from __future__ import annotations
 
@@ -21,11 +21,24 @@ def named_lines(text: str, source: str) -> Iterator[tuple[str, str]]:
     :returns: pairs of file name and line; a PCI address in the name keeps its colons.
     :raises Unparsable: at the first line without a name.
     """
+    return ((found[1], found[2]) for found in rows(text, _NAMED, source))
+
+
+def rows(text: str, shape: re.Pattern[str], source: str) -> Iterator[re.Match[str]]:
+    """Every line, as its shape reads all of it.
+
+    :raises Unparsable: at the first line of another shape.
+    """
     for number, line in enumerate(text.split("\n")[:-1], start=1):
-        found = _NAMED.fullmatch(line)
+        found = shape.fullmatch(line)
         if found is None:
             raise Unparsable(source, line, number)
-        yield found[1], found[2]
+        yield found
+
+
+def filled(text: str) -> tuple[str, ...]:
+    """The lines that are not empty."""
+    return tuple(line for line in text.split("\n") if line)
 
 
 def blocks(text: str, source: str) -> Iterator[tuple[str, list[str]]]:

@@ -10,7 +10,7 @@ import json
 import re
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from toolkit.errors import Unparsable
@@ -141,42 +141,31 @@ def _document(passport: Passport) -> dict[str, Any]:
         "arch": passport.arch,
         "default_kernel": passport.default,
         "arguments": None if passport.arguments is None else list(passport.arguments),
-        "kernels": [_kernel(each) for each in passport.kernels],
-        "files": [_file(each) for each in passport.files],
+        "kernels": [
+            {
+                "release": each.release,
+                "image": asdict(each.image) if each.image else None,
+                "modules": [_module(module) for module in each.modules],
+            }
+            for each in passport.kernels
+        ],
+        "files": [asdict(each) for each in passport.files],
     }
 
 
-def _file(file: FileEntry) -> dict[str, Any]:
-    return {"path": file.path, "sha256": file.sha256, "mode": file.mode}
-
-
-def _kernel(kernel: KernelEntry) -> dict[str, Any]:
-    return {
-        "release": kernel.release,
-        "image": _file(kernel.image) if kernel.image else None,
-        "modules": [_module(each) for each in kernel.modules],
-    }
+_TEXTS = ("version", "licence", "vermagic", "srcversion", "build_id")  # of a module, by field
 
 
 def _module(module: ModuleEntry) -> dict[str, Any]:
-    signed = module.signature
     return {
         "module": module.name,
-        **_file(module.file),
-        "version": module.version,
-        "licence": module.licence,
-        "vermagic": module.vermagic,
-        "srcversion": module.srcversion,
-        "build_id": module.build_id,
+        **asdict(module.file),
+        **{name: getattr(module, name) for name in _TEXTS},
         "depends": list(module.depends),
         "crcs": module.crcs,
         "needs": dict(module.needs),
         "offers": dict(module.offers),
-        "signature": (
-            {"signer": signed.signer, "key": signed.key, "digest": signed.digest}
-            if signed
-            else None
-        ),
+        "signature": asdict(module.signature) if module.signature else None,
     }
 
 
@@ -223,13 +212,10 @@ def _read_kernel(told: Mapping[str, Any]) -> KernelEntry:
 
 def _read_module(told: Mapping[str, Any]) -> ModuleEntry:
     signed = told["signature"]
-    entry = ModuleEntry(_text(told["module"]), _read_file(told), _text(told["vermagic"]))
-    return replace(
-        entry,
-        srcversion=_text(told["srcversion"]),
-        build_id=_text(told["build_id"]),
-        version=_text(told["version"]),
-        licence=_text(told["licence"]),
+    return ModuleEntry(
+        _text(told["module"]),
+        _read_file(told),
+        **{name: _text(told[name]) for name in _TEXTS},
         depends=_texts(told["depends"]),
         crcs=_text(told["crcs"]),
         needs=_pairs(told["needs"]),

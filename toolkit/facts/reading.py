@@ -59,11 +59,6 @@ _NOT_ROOT = re.compile(
 )
 
 
-def _filtered(source: str) -> bool:
-    """Whether the command of a loose file printed only some lines of a longer answer."""
-    return bool(_FILTER.search(source.partition(IMPORTED)[0])) and IMPORTED in source
-
-
 def _chosen(flags: str, pattern: str, word: str) -> bool:
     """Whether grep prints a line with the word; of a pattern beyond plain words nobody knows."""
     if "v" in flags:
@@ -127,17 +122,21 @@ class Reading:
 
     def filtered(self, key: str) -> bool:
         """Whether a loose file has only some lines of what its command said, as by grep."""
-        return _filtered(self.sources.source(key))
+        return IMPORTED in self.sources.source(key) and bool(_FILTER.search(self._typed(key)))
 
     def hides(self, key: str, word: str) -> bool:
         """Whether what some lines were chosen by would have passed over those with this word."""
         if not self.filtered(key):
             return False
-        command = self.sources.source(key).partition(IMPORTED)[0]
-        chosen = re.findall(r"grep((?: -\w+)*) +(\"[^\"]*\"|'[^']*'|[^\s,|]+)", command)
+        shape = r"grep((?: -\w+)*) +(\"[^\"]*\"|'[^']*'|[^\s,|]+)"
+        chosen = re.findall(shape, self._typed(key))
         if not chosen:
             return True
         return any(not _chosen(flags, pattern.strip("\"'"), word) for flags, pattern in chosen)
+
+    def _typed(self, key: str) -> str:
+        """The commands behind whose prompts a loose file stood; "" where it had none."""
+        return self.sources.source(key).partition(IMPORTED)[0]
 
     def _given(self, key: str) -> bool:
         """Whether the evidence has this source at all; loose files are few of them.
@@ -217,10 +216,6 @@ def _smi_query(text: str) -> bool:
     return bool(_PROCESSES.search(_GPU.split(text)[-1]))
 
 
-def _smi_table(text: str) -> bool:
-    return bool(_TABLE_PROCESSES.search(text))
-
-
 def _diag(text: str) -> bool:
     lines = [line for line in text.split("\n") if line[:1] in {"|", "+"}]
     return bool(lines) and bool(_BORDER.fullmatch(lines[-1]))
@@ -236,18 +231,14 @@ def _devinfo(text: str) -> bool:
     return len(parts) == 1 or bool(_LAYER.search(parts[-1]))  # one: it says that there is none
 
 
-def _params(text: str) -> bool:
-    """In the order of nv-reg.h, with strings last, that of RmMsg among them."""
-    return "ResmanDebugLevel: " in text and "\nRmMsg: " in text
-
-
 _WHOLE: dict[str, Callable[[str], bool]] = {
     "nvidia-smi-q": _smi_query,
-    "nvidia-smi-table": _smi_table,
+    "nvidia-smi-table": lambda text: bool(_TABLE_PROCESSES.search(text)),
     "dcgmi-diag": _diag,
     "ibstat": _ibstat,
     "ibv-devinfo": _devinfo,
-    "nvidia-params": _params,
+    # In the order of nv-reg.h, with strings last, that of RmMsg among them.
+    "nvidia-params": lambda text: "ResmanDebugLevel: " in text and "\nRmMsg: " in text,
 }
 
 

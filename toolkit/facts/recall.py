@@ -53,11 +53,6 @@ class Sources:
         self.asked[key] = None
         return self._evidence.text(key)
 
-    def get(self, key: str) -> Frame | None:
-        """The frame, or None where the evidence has none of this key."""
-        self.asked[key] = None
-        return self._evidence.frames.get(key)
-
     def state(self, key: str) -> State:
         """How reading it went, whatever it says; raises as ``Evidence.frame``."""
         self.asked[f"{STATE}{key}"] = None

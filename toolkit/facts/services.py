@@ -70,13 +70,9 @@ def parse_services(text: str) -> dict[str, Service]:
     }
     for name, why in _NOT_STARTED.findall(text):
         found[name] = Service(name, "loaded", "", "failed", why or "its start failed")
-    return found | _rows(text) | _shown(text) | _statuses(text)
-
-
-def _rows(text: str) -> dict[str, Service]:
-    """Of ``systemctl list-units`` or ``--failed``."""
-    rows = (each.groups() for each in _ROW.finditer(text))
-    return {name: Service(name, loaded, "", active, sub) for name, loaded, active, sub in rows}
+    for name, loaded, active, sub in _ROW.findall(text):
+        found[name] = Service(name, loaded, "", active, sub)
+    return found | _shown(text) | _statuses(text)
 
 
 def _shown(text: str) -> dict[str, Service]:

@@ -15,6 +15,7 @@ hold anything, also " State=IDLE": what stands behind it is never read for anyth
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from toolkit.errors import Unparsable
@@ -114,16 +115,14 @@ def _node(line: str, number: int) -> SlurmNode:
         raise Unparsable("scontrol show node", line, number)
     reason, user, since = _reason(told)
     # Whole GPUs of a node's Gres; those of each type together.
-    found = list(_GPUS.finditer(_value(head, "Gres")))
-    if not found or any(re.search(r"\d+g\.\d+gb", each["type"] or "") for each in found):
-        gpus = None
-    else:
-        gpus = sum(int(each["count"]) for each in found)
+    found = _GPUS.findall(_value(head, "Gres"))
+    whole = bool(found) and not any(re.search(r"\d+g\.\d+gb", kind) for kind, _ in found)
+    gpus = sum(int(count) for _, count in found) if whole else None
     return SlurmNode(
         name=name,
         address=_value(head, "NodeAddr"),
         hostname=_value(head, "NodeHostName"),
-        states=_states(states),
+        states=frozenset(_states(states)),
         partitions=_listed(_value(head, "Partitions")),
         features=frozenset(
             (*_listed(_value(head, "AvailableFeatures")), *_listed(_value(head, "ActiveFeatures")))
@@ -137,7 +136,7 @@ def _node(line: str, number: int) -> SlurmNode:
 
 
 # gres.conf(5) and scontrol: "gpu:8", "gpu:h100:8(S:0-1)"; a type may be a MIG profile's.
-_GPUS = re.compile(r"(?:^|,)gpu(?::(?P<type>[^:,()]+))?:(?P<count>\d{1,4})(?=[(,]|$)")
+_GPUS = re.compile(r"(?:^|,)gpu(?::([^:,()]+))?:(\d{1,4})(?=[(,]|$)")
 
 
 def _value(head: str, key: str) -> str:
@@ -150,17 +149,14 @@ def _listed(value: str) -> tuple[str, ...]:
     return tuple(each for each in value.split(",") if each)
 
 
-def _states(text: str) -> frozenset[str]:
-    found: set[str] = set()
+def _states(text: str) -> Iterator[str]:
     for word in text.split("+"):
         bare = word.rstrip("".join(_MARKS))
-        found.add(bare.upper())
-        found |= {_MARKS[mark] for mark in word[len(bare) :]}
-    return frozenset(found)
+        yield bare.upper()
+        yield from (_MARKS[mark] for mark in word[len(bare) :])
 
 
 def _reason(told: str) -> tuple[str, str, str]:
-    """A reason, who gave it, and when."""
     signed = _SIGNED.match(told)
     if signed is None:
         return _AFTER.split(told, maxsplit=1)[0].strip(), "", ""
@@ -208,11 +204,8 @@ def parse_nodesets(text: str) -> dict[str, tuple[str, str]]:
     found = {}
     for raw in joined.split("\n"):
         line = raw.partition("#")[0].strip()
-        words = {
-            key.lower(): value
-            for key, equals, value in (each.partition("=") for each in line.split())
-            if equals
-        }
+        pairs = (each.partition("=") for each in line.split())
+        words = {key.lower(): value for key, _, value in pairs}
         if line.lower().startswith("nodeset=") and words["nodeset"]:
             found[words["nodeset"]] = (words.get("nodes", ""), words.get("feature", ""))
     return found

@@ -23,8 +23,8 @@ class Version:
     @property
     def numbers(self) -> tuple[int, ...]:
         """Every run of digits up to the first letter: "6.8.0-45-generic" is (6, 8, 0, 45)."""
-        head = re.match(r"[\d.\-+~]*", self.text)
-        return tuple(int(run) for run in re.findall(r"\d+", head[0] if head else ""))
+        head = re.split(r"[^\d.\-+~]", self.text, maxsplit=1)[0]
+        return tuple(map(int, re.findall(r"\d+", head)))
 
     def __lt__(self, other: Version) -> bool:
         return self.numbers < other.numbers
@@ -52,9 +52,8 @@ def parse_uname(text: str) -> Version:
 
     :raises Unparsable: where none stands there.
     """
-    line = next((each.strip() for each in text.split("\n") if _UNAME.search(each)), text.strip())
-    found = _UNAME.search(line)
-    return parse_kernel_release(found[1] if found else line)
+    found = _UNAME.search(text)
+    return parse_kernel_release(found[1] if found else text)
 
 
 _UNAME = re.compile(r"^\s*(?:uname: )?Linux (?:version|\S+) (\d+\.\d\S*) ", re.MULTILINE)

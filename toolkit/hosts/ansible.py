@@ -117,8 +117,7 @@ def unfold_ansible(pattern: str, where: str) -> list[str]:
             f"{where}: {pattern!r} stands for more than {_MOST} hosts",
             hint="name fewer, or several patterns",
         )
-    width = len(found[1]) if found[1].startswith("0") else 0
-    texts = (chr(n) if found[1].isalpha() else f"{n:0{width}d}" for n in parts)
+    texts = (chr(n) if found[1].isalpha() else f"{n:0{len(found[1])}d}" for n in parts)
     return [before + text + rest for text in texts for rest in after]
 
 
@@ -193,7 +192,7 @@ def _members(
 
 def _depths(groups: dict[str, Group], where: str) -> dict[str, int]:
     """How deep each group lies at most: a deeper group's variables go over its parents'."""
-    depths = dict.fromkeys(sorted(name for name in groups if name != "all"), 1)
+    depths = dict.fromkeys((name for name in groups if name != "all"), 1)
     for _ in range(_DEEPEST):
         changed = False
         for name, depth in list(depths.items()):
@@ -307,9 +306,11 @@ def _ssh_arguments(
 ) -> tuple[str, str, tuple[tuple[str, str], ...]]:
     """Jump, identity file and options from what Ansible would pass to ssh."""
     jump, key_file, options = "", "", {}
-    for name in _SSH_ARGS:
-        value = values.get(name)
-        words = iter(_words(host, value))
+    for value in (values[name] for name in _SSH_ARGS if name in values):
+        try:
+            words = iter(shlex.split(_evaluate(host, value)))
+        except ValueError as why:
+            raise InventoryError(f"{value.where}: {why}", hint="a quote is not closed") from why
         for word in words:
             flag = word[:2]
             if flag not in ("-J", "-i", "-o"):
@@ -324,11 +325,3 @@ def _ssh_arguments(
                 options[key] = text
     jump = options.pop("ProxyJump", jump)
     return jump, key_file, tuple(options.items())
-
-
-def _words(host: str, value: VariableValue | None) -> list[str]:
-    try:
-        return shlex.split(_evaluate(host, value))
-    except ValueError as why:
-        where = value.where if value else host
-        raise InventoryError(f"{where}: {why}", hint="a quote is not closed") from why

@@ -45,7 +45,11 @@ def read_clustershell(file: Path) -> Inventory:
         for source in resolver.sources():
             for name in _listed(resolver, source, known=source == default):
                 shown = name if source == default else f"{source}:{name}"
-                groups[shown] = _members(NodeSet(f"@{source}:{name}", resolver=resolver), file)
+                told = NodeSet(f"@{source}:{name}", resolver=resolver)
+                if len(told) > MOST:
+                    problem = f"{file}: a group of more than {MOST} hosts"
+                    raise InventoryError(problem, hint=_BY_HAND)
+                groups[shown] = tuple(plain_name(str(each), str(file)) for each in told)
     except (GroupResolverError, GroupSourceError, NodeSetException, configparser.Error) as why:
         raise InventoryError(f"{file}: {why}", hint=_BY_HAND) from why
     of_host: dict[str, list[str]] = {}
@@ -55,12 +59,6 @@ def read_clustershell(file: Path) -> Inventory:
     if not of_host:
         raise InventoryError(f"{file}: names no host", hint=_BY_HAND)
     return Inventory({host: Host(host, groups=tuple(of_host[host])) for host in of_host}, groups)
-
-
-def _members(told: NodeSet, file: Path) -> tuple[str, ...]:
-    if len(told) > MOST:
-        raise InventoryError(f"{file}: a group of more than {MOST} hosts", hint=_BY_HAND)
-    return tuple(plain_name(str(each), str(file)) for each in told)
 
 
 def _listed(resolver: GroupResolverConfig, source: str, *, known: bool) -> list[str]:

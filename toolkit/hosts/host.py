@@ -162,7 +162,7 @@ def fold(names: Iterable[str]) -> str:
     folded = [
         f"{user}@" * bool(user) + part + f":{port}" * bool(port)
         for (user, port), hosts in sorted(plain.items())
-        for part in _folded(hosts)
+        for _, part in _terms(str(NodeSet.fromlist(hosts, resolver=RESOLVER_NOGROUP)))
     ]
     return ",".join(folded + sorted(rest))
 
@@ -311,8 +311,3 @@ def _among(host: Host, named: dict[str, list[HostAddress]]) -> bool:
         each.user in ("", mine.user) and each.port in (0, mine.port)
         for each in named.get(mine.host, ())
     )
-
-
-def _folded(hosts: list[str]) -> list[str]:
-    folded = str(NodeSet.fromlist(hosts, resolver=RESOLVER_NOGROUP))
-    return [term for _, term in _terms(folded)]

@@ -16,7 +16,7 @@ from toolkit.checks.check import Status
 from toolkit.checks.pci.acs import IN_TABLE, demanded, mask, persistence, redirect
 from toolkit.checks.pci.iommu import asks_for_acs
 from toolkit.checks.role import lent_gpus, role
-from toolkit.errors import NoEvidence, Unparsable, Unsupported
+from toolkit.errors import NoEvidence, Unparsable, Unsupported, read_or
 from toolkit.facts.boot.acs_boot import device_path
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.acs import AcsArgument, Demand, acs_argument
@@ -159,8 +159,5 @@ def _names_acs(text: str) -> bool:
 
 
 def _ours(node: Node) -> tuple[str, ...]:
-    """The texts of our files that the node has."""
-    try:
-        return tuple(text for path, text in node.ours.items() if "gdr-toolkit" in path)
-    except NoEvidence:
-        return ()
+    files = read_or(lambda: node.ours, {})
+    return tuple(text for path, text in files.items() if "gdr-toolkit" in path)

@@ -53,10 +53,7 @@ def booted(
 
 
 def _menus(
-    asking: list[Change],
-    family: Family,
-    keeps: tuple[str, ...],
-    names: tuple[tuple[str, str], ...],
+    asking: list[Change], family: Family, keeps: tuple[str, ...], names: tuple[tuple[str, str], ...]
 ) -> Iterator[Act]:
     """A word of the engine's own: see menu.sh, which tells why the loader is not asked."""
     for change, file in ((each, file) for each in asking for file in family.bootloader_files):
@@ -192,7 +189,6 @@ def _acts(trigger: Trigger, asking: list[Change], node: Node, family: Family) ->
 
 
 def _can_rebuild(node: Node, changes: Sequence[Change]) -> bool:
-    """Whether the program that rebuilds is on the node, or comes with these changes."""
     comes = any(each.path == REBUILD and each.action is not Action.REMOVE for each in changes)
     return comes or REBUILD in node.placed
 
@@ -231,7 +227,9 @@ def _for_each(kernels: tuple[str, ...], patterns: tuple[str, ...]) -> tuple[str,
 
 def _dkms(change: Change, node: Node, keeps: tuple[str, ...]) -> Iterator[Act]:
     if change.artefact == "ofed.links":
-        yield _linked(change)
+        # A rollback takes away those that were not there.
+        links = tuple(f"{OFA}/{kernel}" for kernel in change.values["kernels"].split())
+        yield Act(Trigger.BUILD_DKMS, ("systemd-tmpfiles", "--create", change.path), links)
     elif change.artefact == "dkms.signing":
         package = node.peermem_dkms
         for kernel in kernels_of(node):
@@ -263,12 +261,6 @@ def built_ofed(package: str, version: str, kernel: str, keeps: tuple[str, ...]) 
     """OFED's package, with all else that its build and DKMS rewrite for it."""
     moved = (f"{_tree(package)}/original_module", *_for_each((kernel,), _INBOX))
     yield from _built(package, version, kernel, (*keeps, OFA, f"{OFA}-dkms", *moved))
-
-
-def _linked(change: Change) -> Act:
-    """The links that the file lists; a rollback takes away those that were not there."""
-    links = tuple(f"{OFA}/{kernel}" for kernel in change.values["kernels"].split())
-    return Act(Trigger.BUILD_DKMS, ("systemd-tmpfiles", "--create", change.path), links)
 
 
 def _own_package(version: str, node: Node, keeps: tuple[str, ...]) -> Iterator[Act]:

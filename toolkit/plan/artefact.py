@@ -32,6 +32,10 @@ class Trigger(IntEnum):
 Values = Callable[[Node, Want], Mapping[str, str] | None]
 
 
+def never(_node: Node, _want: Want) -> None:
+    """For a file that no template gives, or that a run places for a while and should not stay."""
+
+
 @dataclass(frozen=True, slots=True)
 class Delivered:
     """A kernel module that was built elsewhere, for one place on one node."""

@@ -42,8 +42,7 @@ def driver_waits_for_ofed(node: Node, want: Want) -> Mapping[str, str] | None:
     package = node.driver_dkms
     if want.path is not PeerPath.PEERMEM or not package or node.peermem_dkms != package:
         return None
-    if not dkms_may_build(node, want):
-        return None
+    dkms_may_build(node, want)  # raises where another owner would build it
     if node.ofed.flavour is OfedFlavour.INBOX:
         return None
     if not node.ofed_dkms:
@@ -115,31 +114,24 @@ ARTEFACTS = (
         removed=_UNBUILD,
         modules=("nvidia_peermem",),
     ),
-    Artefact(
-        "dkms.peermem-before",
-        "look before that build whether it can end well",
-        "/usr/src/nvidia-peermem-{version}/before-build.sh",
-        "dkms/before-build.sh.j2",
-        peermem_on_its_own,
-        _BUILD,
-        _BUILT,
-        families=every,
-        needs=_HEADERS,
-        removed=_UNBUILD,
-        mode=0o755,
-    ),
-    Artefact(
-        "dkms.peermem-after",
-        "refuse a stub after that build",
-        "/usr/src/nvidia-peermem-{version}/after-build.sh",
-        "dkms/after-build.sh.j2",
-        peermem_on_its_own,
-        _BUILD,
-        _BUILT,
-        families=every,
-        needs=_HEADERS,
-        removed=_UNBUILD,
-        mode=0o755,
+    *(
+        Artefact(
+            f"dkms.peermem-{when}",
+            title,
+            f"/usr/src/nvidia-peermem-{{version}}/{when}-build.sh",
+            f"dkms/{when}-build.sh.j2",
+            peermem_on_its_own,
+            _BUILD,
+            _BUILT,
+            families=every,
+            needs=_HEADERS,
+            removed=_UNBUILD,
+            mode=0o755,
+        )
+        for when, title in (
+            ("before", "look before that build whether it can end well"),
+            ("after", "refuse a stub after that build"),
+        )
     ),
     *rebuilding(driver_waits_for_ofed, peermem_on_its_own),
     Artefact(

@@ -9,14 +9,21 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from toolkit.errors import NoEvidence, Unparsable, Unsupported
 from toolkit.facts.boot.next_boot import Loader
-from toolkit.facts.distros import has_grubby, has_pbl, makes_menu, reads_drop_ins, with_systemd
+from toolkit.facts.distros import (
+    Family,
+    has_grubby,
+    has_pbl,
+    makes_menu,
+    reads_drop_ins,
+    with_systemd,
+)
 from toolkit.facts.node.node import Node
 from toolkit.plan.acs import UNIT, acs_unit
-from toolkit.plan.artefact import Artefact, Trigger
+from toolkit.plan.artefact import Artefact, Told, Trigger, never
 from toolkit.plan.boot_arguments import CONTRIBUTORS, PROOFS, Argument, arguments_in, bare, quoted
 from toolkit.want import Want
 
@@ -30,16 +37,10 @@ _FOR = re.compile(
     r"^GRUB_DEFAULT='(?:(?P<menu>[^'>]*)>)?(?P<entry>[^'>]*)'$",
     re.MULTILINE,
 )
-_TITLE = "boot with the kernel arguments that GPUDirect needs"
 _BOOT = (Trigger.UPDATE_BOOTLOADER, Trigger.REBOOT)
 _PROOFS = ("acs.redirect", "acs.persistence")
 _START = (Trigger.START_UNITS,)
 _RELOAD = (Trigger.DAEMON_RELOAD,)
-
-
-def by_arguments(_node: Node, _want: Want) -> Mapping[str, str] | None:
-    """In place of values, for artefacts that are asked for arguments."""
-    return None
 
 
 _BY_HAND = {
@@ -132,51 +133,30 @@ def held(node: Node, _want: Want) -> Mapping[str, str] | None:
     return None if found[1] == node.kernel else found.groupdict(default="")
 
 
-def never(_node: Node, _want: Want) -> Mapping[str, str] | None:
-    """For what a run places for a while: found by a plan, it was left by a run that died."""
-    return None
+def _arguments(
+    name: str, path: str, template: str, families: Callable[[Family], bool], told: Told
+) -> Artefact:
+    return Artefact(
+        name,
+        "boot with the kernel arguments that GPUDirect needs",
+        path,
+        template,
+        never,
+        _BOOT,
+        PROOFS,
+        removed=_BOOT,
+        families=families,
+        asking=CONTRIBUTORS,
+        told=told,
+    )
 
 
+_DROP_IN = "/etc/default/grub.d/zz-gdr-toolkit.cfg"
+_LIST = "boot/kernel-arguments.j2"
 BOOT = (
-    Artefact(
-        "boot.arguments",
-        _TITLE,
-        "/etc/default/grub.d/zz-gdr-toolkit.cfg",
-        "boot/grub.cfg.j2",
-        by_arguments,
-        _BOOT,
-        PROOFS,
-        removed=_BOOT,
-        families=reads_drop_ins,
-        asking=CONTRIBUTORS,
-        told=in_a_file,
-    ),
-    Artefact(
-        "boot.arguments-grubby",
-        _TITLE,
-        LIST,
-        "boot/kernel-arguments.j2",
-        by_arguments,
-        _BOOT,
-        PROOFS,
-        removed=_BOOT,
-        families=has_grubby,
-        asking=CONTRIBUTORS,
-        told=by_grubby,
-    ),
-    Artefact(
-        "boot.arguments-suse",
-        _TITLE,
-        LIST,
-        "boot/kernel-arguments.j2",
-        by_arguments,
-        _BOOT,
-        PROOFS,
-        removed=_BOOT,
-        families=has_pbl,
-        asking=CONTRIBUTORS,
-        told=by_pbl,
-    ),
+    _arguments("boot.arguments", _DROP_IN, "boot/grub.cfg.j2", reads_drop_ins, in_a_file),
+    _arguments("boot.arguments-grubby", LIST, _LIST, has_grubby, by_grubby),
+    _arguments("boot.arguments-suse", LIST, _LIST, has_pbl, by_pbl),
     Artefact(
         "boot.kernel",
         "leave the default of the boot as it is, until another kernel has booted well",

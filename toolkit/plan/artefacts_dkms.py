@@ -85,8 +85,6 @@ def rebuilding(*owners: Values) -> tuple[Artefact, ...]:
 
 
 def _built_here(owners: Sequence[Values]) -> Values:
-    """Where DKMS builds nvidia-peermem, or will by one of ``owners``."""
-
     def values(node: Node, want: Want) -> Mapping[str, str] | None:
         if want.path is not PeerPath.PEERMEM or node.ofed.flavour is OfedFlavour.INBOX:
             return None
@@ -99,8 +97,6 @@ def _built_here(owners: Sequence[Values]) -> Values:
 
 
 def _called(hook: Hook, built_here: Values) -> Values:
-    """Where it is built there, and somebody calls the hook."""
-
     def values(node: Node, want: Want) -> Mapping[str, str] | None:
         if hook not in hooks_of(node):
             return None  # which hooks a family lacks is told by the check

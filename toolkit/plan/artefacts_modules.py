@@ -8,18 +8,18 @@ fight, so nothing is placed.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from toolkit.built.plan.model import PEERMEM, Built, BuiltFile, Part
 from toolkit.checks.kernel.builds import image_of
 from toolkit.checks.kernel.forecast import forecast
-from toolkit.errors import NoEvidence, NotCollected, Unparsable, Unsupported
+from toolkit.errors import NotCollected, Unsupported, read_or
 from toolkit.facts.boot.kernel import module_name
 from toolkit.facts.distros import every, with_systemd
 from toolkit.facts.modules.load_order import OURS
 from toolkit.facts.modules.signature import MAGIC
 from toolkit.facts.node.node import Node
-from toolkit.plan.artefact import Artefact, Chooser, Delivered, Trigger, Values
+from toolkit.plan.artefact import Artefact, Chooser, Delivered, Trigger, Values, never
 from toolkit.plan.delivery import FOLDER, choose
 from toolkit.want import Modules, PeerPath, Want
 
@@ -74,14 +74,12 @@ def still_of_use(path: str, node: Node, want: Want) -> bool:
 
 def _one_owner(node: Node, package: str, module: str) -> None:
     """:raises Unsupported: where DKMS knows a package that builds the module."""
-    if not package:
-        return
-    versions = [each.version for each in node.dkms if each.module == package]
-    version = versions[-1] if versions else "VERSION"
-    raise Unsupported(
-        f"the DKMS package {package} builds {module} here, and a module has one owner",
-        hint=f'let DKMS build it (modules = "dkms"), or: dkms remove {package}/{version} --all',
-    )
+    for each in [each for each in node.dkms if each.module == package][-1:]:
+        raise Unsupported(
+            f"the DKMS package {package} builds {module} here, and a module has one owner",
+            hint='let DKMS build it (modules = "dkms"), or: '
+            f"dkms remove {package}/{each.version} --all",
+        )
 
 
 def _other_file(node: Node, path: str, kernel: str, module: str) -> None:
@@ -147,7 +145,10 @@ def _peermem(at_boot: bool) -> Chooser:
         fit = choose(Part.PEERMEM, builts, node, kernel, at=path)
         _signed_where_asked(node, fit.file)
         _no_less_signed(node, path, fit.file)
-        then = (Trigger.DEPMOD, *_initramfs(node, kernel, "nvidia_peermem"))
+        then = (
+            Trigger.DEPMOD,
+            *((Trigger.REBUILD_INITRAMFS,) if "nvidia_peermem" in _held(node, kernel) else ()),
+        )
         if not at_boot:
             then = (*then, Trigger.RELOAD_MODULES)
         return Delivered(values, fit.file.data, then, why)
@@ -190,16 +191,11 @@ def _peermem_prefix(node: Node) -> str:
 
 
 def _next_kernel(node: Node) -> str:
-    """That of the next boot; "" where it is the running one, or not known."""
-    try:
-        following = node.default_kernel
-    except (NoEvidence, Unparsable):
-        return ""
+    following = read_or(lambda: node.default_kernel, "")
     return "" if following == node.kernel else following
 
 
 def _lost(node: Node, want: Want) -> tuple[str, ...]:
-    """Why the next boot would be without nvidia-peermem; () where it would not."""
     foreseen = forecast(node, want).losses
     return tuple(
         f"at the next boot: {each.finding.found}" for each in foreseen if each.topic == PEERMEM
@@ -212,29 +208,20 @@ def held_early(node: Node, names: tuple[str, ...]) -> bool:
     return any(name.startswith(names) for kernel in kernels for name in _held(node, kernel))
 
 
-def _initramfs(node: Node, kernel: str, module: str) -> tuple[Trigger, ...]:
-    """An initramfs that holds the module has to get the new one."""
-    return (Trigger.REBUILD_INITRAMFS,) if module in _held(node, kernel) else ()
-
-
 def _held(node: Node, kernel: str) -> set[str]:
-    try:
-        image = image_of(node, kernel)
-    except (NoEvidence, Unparsable):
-        return set()
+    image = read_or(lambda: image_of(node, kernel), None)
     return {module_name(path) for path in image.modules.values()} if image else set()
 
 
-def _companion(part: Part, module: str) -> Chooser:
-    """nvidia-fs or gdrdrv, for the running kernel."""
+def _companion(part: Part) -> Chooser:
+    module = part.value.replace("-", "_")
 
     def chosen(node: Node, want: Want, builts: tuple[Built, ...]) -> Delivered | None:
         if want.modules is not Modules.BUILT or part.value not in want.companions:
             return None
         kernel = node.kernel
         path = f"/lib/modules/{kernel}/{FOLDER}/{part}.ko"
-        package = next((e.module for e in node.dkms if e.module == part.value), "")
-        _one_owner(node, package, part.value)
+        _one_owner(node, part.value, part.value)
         _other_file(node, path, kernel, module)
         fit = choose(part, builts, node, kernel, at=path)
         _signed_where_asked(node, fit.file)
@@ -248,11 +235,6 @@ def _companion(part: Part, module: str) -> Chooser:
     return chosen
 
 
-def never(_node: Node, _want: Want) -> None:
-    """No template: what such an artefact holds is chosen among the builds at hand."""
-
-
-_values: Callable[[Node, Want], None] = never
 _UNDO = (Trigger.DEPMOD,)
 
 MODULES = (
@@ -272,7 +254,7 @@ MODULES = (
         "deliver nvidia-peermem as it was built for this kernel, driver and OFED",
         _PEERMEM_PATH,
         "",
-        _values,
+        never,
         (),
         _DELIVERED,
         families=every,
@@ -284,43 +266,32 @@ MODULES = (
         "deliver nvidia-peermem for the kernel of the next boot",
         _PEERMEM_PATH,
         "",
-        _values,
+        never,
         (),
         (),  # what the next boot would lack is no check: see _lost
         families=every,
         removed=_UNDO,
         chosen=_peermem(at_boot=True),
     ),
-    Artefact(
-        "modules.nvidia-fs",
-        "deliver nvidia-fs as it was built for this kernel and driver",
-        f"/lib/modules/{{kernel}}/{FOLDER}/nvidia-fs.ko",
-        "",
-        _values,
-        (),
-        ("gds.nvidia_fs",),
-        families=every,
-        removed=_UNDO,
-        chosen=_companion(Part.NVIDIA_FS, "nvidia_fs"),
-    ),
-    Artefact(
-        "modules.gdrdrv",
-        "deliver gdrdrv as it was built for this kernel and driver",
-        f"/lib/modules/{{kernel}}/{FOLDER}/gdrdrv.ko",
-        "",
-        _values,
-        (),
-        ("gdrcopy.driver",),
-        families=every,
-        removed=_UNDO,
-        chosen=_companion(Part.GDRDRV, "gdrdrv"),
+    *(
+        Artefact(
+            f"modules.{part}",
+            f"deliver {part} as it was built for this kernel and driver",
+            f"/lib/modules/{{kernel}}/{FOLDER}/{part}.ko",
+            "",
+            never,
+            (),
+            (proof,),
+            families=every,
+            removed=_UNDO,
+            chosen=_companion(part),
+        )
+        for part, proof in ((Part.NVIDIA_FS, "gds.nvidia_fs"), (Part.GDRDRV, "gdrcopy.driver"))
     ),
 )
 
 
 def _before(*services: str) -> Values:
-    """For nodes on which one of these services starts at boot."""
-
     def values(node: Node, want: Want) -> Mapping[str, str] | None:
         if want.path is not PeerPath.PEERMEM:
             return None

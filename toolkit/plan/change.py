@@ -28,12 +28,12 @@ class Change:
     title: str
     path: str
     action: Action
-    text: str  # what the file will hold; "" when it is removed
-    mode: int
-    old: Placed | None  # what lies there now; None for nothing
-    old_text: str | None  # its text; None where there is none, or the evidence lacks it
-    triggers: tuple[Trigger, ...]
-    why: tuple[str, ...]  # one line a reason: the proofs that fail, or what differs
+    text: str = ""  # what the file will hold; "" when it is removed
+    mode: int = 0
+    old: Placed | None = None  # what lies there now; None for nothing
+    old_text: str | None = None  # None where there is none, or the evidence lacks it
+    triggers: tuple[Trigger, ...] = ()
+    why: tuple[str, ...] = ()  # one line a reason: the proofs that fail, or what differs
     values: Mapping[str, str] = field(default_factory=dict)  # what the template was given
     data: bytes = field(default=b"", repr=False)  # in place of a text: a kernel module
 

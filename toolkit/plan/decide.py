@@ -21,7 +21,7 @@ from dataclasses import replace
 from hashlib import sha256
 
 from toolkit.checks.check import Tense
-from toolkit.errors import NoEvidence, Unparsable, Unsupported
+from toolkit.errors import NoEvidence, Unparsable, Unsupported, read_or
 from toolkit.facts.distros import Family
 from toolkit.facts.modules.placed_files import Placed
 from toolkit.facts.node.node import Node
@@ -125,10 +125,6 @@ def _derive(artefact: Artefact, here: Situation) -> None:
         title=artefact.title,
         path=render_path(artefact.path, values),
         action=Action.TRIGGER,
-        text="",
-        mode=0,
-        old=None,
-        old_text=None,
         triggers=(
             *(artefact.then if Tense.AT_BOOT in tenses else ()),
             *((Trigger.REBOOT,) if Tense.NOW in tenses else ()),
@@ -141,7 +137,6 @@ def _derive(artefact: Artefact, here: Situation) -> None:
 
 
 def _content(artefact: Artefact, here: Situation) -> Delivered | None:
-    """What the file is to hold; None where the node should not have it."""
     if artefact.chosen is not None:
         return artefact.chosen(here.node, here.want, here.builts)
     values = artefact.values(here.node, here.want)
@@ -160,7 +155,6 @@ def _text(artefact: Artefact, content: Delivered) -> str:
 
 
 def _unblocked(artefact: Artefact, here: Situation) -> bool:
-    """Whether what the artefact needs is so, or will be once this plan is carried out."""
     lacking = tuple(each for each in here.lacking(artefact.needs) if each not in here.mended)
     if lacking:
         why = "; ".join(here.found(lacking))
@@ -169,11 +163,7 @@ def _unblocked(artefact: Artefact, here: Situation) -> bool:
 
 
 def _change(
-    artefact: Artefact,
-    path: str,
-    content: Delivered,
-    failing: tuple[str, ...],
-    here: Situation,
+    artefact: Artefact, path: str, content: Delivered, failing: tuple[str, ...], here: Situation
 ) -> Change | None:
     """The row of the table.
 
@@ -196,7 +186,7 @@ def _change(
         text=_text(artefact, content),
         mode=artefact.mode,
         old=old,
-        old_text=_old_text(path, here.node) if old else None,
+        old_text=read_or(lambda: here.node.ours.get(path), None) if old else None,
         triggers=_then(artefact, content.then, here),
         why=reasons,
         values=content.values,
@@ -226,21 +216,12 @@ def _then(
 
 
 def _not_in_effect(change: Change, artefact: Artefact, here: Situation) -> Change:
-    """The file is as it should be; only what it calls for remains."""
     booted = Trigger.REBOOT in change.triggers and here.next_boot_has(artefact)
     then = (Trigger.REBOOT,) if booted else change.triggers
     return replace(change, action=Action.TRIGGER, triggers=then)
 
 
-def _old_text(path: str, node: Node) -> str | None:
-    try:
-        return node.ours.get(path)
-    except NoEvidence:
-        return None
-
-
 def _difference(change: Change, old: Placed, node: Node) -> str:
-    """How the file on the node is not the one it should be; "" where it is."""
     if old.sha256 != change.sha256:
         return "its text differs"
     if old.mode != change.mode:
@@ -252,7 +233,6 @@ def _difference(change: Change, old: Placed, node: Node) -> str:
 
 
 def _removals(here: Situation) -> None:
-    """Files that an earlier run placed and that this node should no longer have."""
     if not here.node.owned:
         return
     try:
@@ -279,7 +259,7 @@ def _removals(here: Situation) -> None:
 
 
 def _remove(artefact: Artefact, path: str, old: Placed, here: Situation) -> None:
-    text = _old_text(path, here.node)
+    text = read_or(lambda: here.node.ours.get(path), None)
     if (here.family.grubby or here.family.pbl) and artefact.asking and text is None:
         reason = f"{path}: its text was not read, so what to take back is not known"
         here.blocked.append(Blocked(artefact.id, reason, hint="collect the evidence again"))
@@ -290,7 +270,6 @@ def _remove(artefact: Artefact, path: str, old: Placed, here: Situation) -> None
             title=artefact.title,
             path=path,
             action=Action.REMOVE,
-            text="",
             mode=old.mode,
             old=old,
             old_text=text,
@@ -307,12 +286,7 @@ def _remove(artefact: Artefact, path: str, old: Placed, here: Situation) -> None
 # installed, and its system reads our file then.
 
 OF_FILES = frozenset(
-    {
-        Trigger.BUILD_DKMS,
-        Trigger.DEPMOD,
-        Trigger.REBUILD_INITRAMFS,
-        Trigger.UPDATE_BOOTLOADER,
-    }
+    {Trigger.BUILD_DKMS, Trigger.DEPMOD, Trigger.REBUILD_INITRAMFS, Trigger.UPDATE_BOOTLOADER}
 )
 UNSEEN = "an image: whether it is needed shows only once it runs"
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from toolkit.built.plan.model import Built
 from toolkit.checks.check import Tense
-from toolkit.errors import NoEvidence, Unparsable, Unsupported
+from toolkit.errors import NoEvidence, Unparsable, Unsupported, read_or
 from toolkit.facts.boot.next_boot import TrialOutcome
 from toolkit.facts.node.node import Node
 from toolkit.plan.artefact import Artefact, Delivered, Told, Trigger
@@ -45,11 +45,7 @@ def with_arguments(artefact: Artefact, told: Told, here: Situation) -> Artefact:
 
 def _words_of(path: str, here: Situation) -> tuple[str, ...]:
     """What our file holds; a word that is no argument where its text was not read."""
-    try:
-        text = here.node.ours.get(path, "")
-    except NoEvidence:
-        text = ""
-    return arguments_in(text) or ("-",)
+    return arguments_in(read_or(lambda: here.node.ours.get(path, ""), "")) or ("-",)
 
 
 def decide_boot(here: Situation, *, untried: bool) -> Trial | None:

@@ -7,7 +7,7 @@ compiled for a node that has a fitting build, and nothing is placed that does no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from toolkit.built.plan.gate import GateGround, SymbolProvider, judge_module
@@ -47,7 +47,9 @@ def ground_of(node: Node, kernel: str) -> GateGround:
     layout = _layout(node, kernel, exports)
     symbols = {} if layout is None else {LAYOUT: Export(layout, "vmlinux", gpl=False)}
     offered = {name for each in providers for name in each.exports}
-    for path, crcs in _symvers(node, kernel):
+    for path, crcs in node.symbol_versions.items():
+        if f"/{kernel}/" not in path:
+            continue
         exporter = module_name(node.symvers.get(path, "") or "nvidia")
         rows = {s: Export(crc, exporter, gpl=False) for s, crc in crcs.items() if s not in offered}
         if path.startswith("/lib/modules/"):  # the kernel's own
@@ -81,12 +83,6 @@ def _layout(node: Node, kernel: str, exports: Iterable[Exports]) -> int | None:
     inbox = {layout for path, layout in told if "/kernel/" in path}
     found = inbox or {layout for _, layout in told}
     return found.pop() if len(found) == 1 else None
-
-
-def _symvers(node: Node, kernel: str) -> list[tuple[str, Mapping[str, int]]]:
-    """Every Module.symvers on the node that is of that kernel."""
-    rows = node.symbol_versions.items()
-    return [(path, crcs) for path, crcs in rows if f"/{kernel}/" in path]
 
 
 def _flags(node: Node, kernel: str) -> frozenset[str] | None:

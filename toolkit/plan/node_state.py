@@ -14,7 +14,7 @@ from datetime import date
 
 from toolkit.built.plan.model import Built
 from toolkit.checks.check import Status, Tense, Verdict
-from toolkit.errors import NoEvidence, Unparsable, Unsupported
+from toolkit.errors import Unsupported, read_or
 from toolkit.facts.boot.next_boot import Loader
 from toolkit.facts.distros import Family
 from toolkit.facts.node.node import Node
@@ -105,10 +105,7 @@ def refuse(artefact: Artefact, among: frozenset[str], node: Node) -> None:
     """
     if artefact.id.partition(".")[0] not in among:
         return
-    try:
-        loader = node.loader
-    except (NoEvidence, Unparsable):
-        return
+    loader = read_or(lambda: node.loader, Loader.OTHER)
     if way := _WAYS.get(loader):
         why = f"/usr belongs to an image here ({loader}) and is read-only, and this rests on it"
         raise Unsupported(why, hint=way)

@@ -192,8 +192,7 @@ def _must_not_wait(node: Node) -> None:
 
 
 def _change(path: str, text: str, mode: int) -> Change:
-    title = "boot it once, and look"
-    return Change("boot.trial", title, path, Action.PLACE, text, mode, None, None, (), ())
+    return Change("boot.trial", "boot it once, and look", path, Action.PLACE, text, mode)
 
 
 def _generator(

@@ -190,9 +190,7 @@ def installing(
         why = f"not installed: {named}"
         return (), (Blocked(_ID, why, "[packages] install = true in the site's file lets us"),)
     act = Act(
-        Trigger.INSTALL_PACKAGES,
-        ("install", *pins.values()),
-        undo=((When.FIRST, ("uninstall",)),),
+        Trigger.INSTALL_PACKAGES, ("install", *pins.values()), undo=((When.FIRST, ("uninstall",)),)
     )
     return (act,), ()
 

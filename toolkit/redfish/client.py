@@ -7,8 +7,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from toolkit.errors import BmcCertificate, BmcError, BmcLogin, BmcRefused, BmcSilent, UsageError
-from toolkit.redfish.reader import Reader, failed
-from toolkit.redfish.resource import Json, NoBios, Resource, link, optional, text_of
+from toolkit.redfish.reader import Reader
+from toolkit.redfish.resource import (
+    Json,
+    NoBios,
+    Resource,
+    link,
+    optional,
+    rows_of,
+    table_of,
+    text_of,
+)
 from toolkit.untrusted import read_json
 
 Raw = str | int | bool  # an attribute's value, as the BMC writes it
@@ -186,43 +195,31 @@ class Bmc(Reader):
 
 def apply_times(*bodies: Json) -> tuple[str, ...]:
     """When changes can be applied, as the resources of the settings offer it."""
-    found: list[str] = []
-    for body in bodies:
-        for name in ("@Redfish.Settings", "@Redfish.SettingsApplyTime"):
-            holder = body.get(name)
-            if isinstance(holder, Mapping):
-                for key in ("SupportedApplyTimes", "ApplyTime@Redfish.AllowableValues"):
-                    listed = holder.get(key)
-                    found += (
-                        [e for e in listed if isinstance(e, str)]
-                        if isinstance(listed, list)
-                        else []
-                    )
+    found = [
+        each
+        for body in bodies
+        for name in ("@Redfish.Settings", "@Redfish.SettingsApplyTime")
+        for key in ("SupportedApplyTimes", "ApplyTime@Redfish.AllowableValues")
+        for each in rows_of(table_of(body, name), key)
+        if isinstance(each, str)
+    ]
     return tuple(dict.fromkeys(found))
 
 
 def _action(system: Json) -> Json:
-    actions = system.get("Actions")
-    found = actions.get(_RESET) if isinstance(actions, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+    return table_of(table_of(system, "Actions"), _RESET)
 
 
 def _allowed(info: Json) -> list[object]:
-    parameters = info.get("Parameters")
-    for each in parameters if isinstance(parameters, list) else []:
+    for each in rows_of(info, "Parameters"):
         if isinstance(each, Mapping) and each.get("Name") == "ResetType":
-            values = each.get("AllowableValues")
-            return values if isinstance(values, list) else []
+            return rows_of(each, "AllowableValues")
     return []
 
 
 def _first_message(body: Json) -> str:
-    listed = body.get("Messages")
-    first = listed[0] if isinstance(listed, list) and listed else None
+    first = next(iter(rows_of(body, "Messages")), None)
     return text_of(first, "Message") if isinstance(first, Mapping) else ""
-
-
-__all__ = ["Answer", "Bmc", "Job", "JobState", "Raw", "apply_times", "failed"]
 
 
 def _message(content: bytes) -> str:

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 from toolkit.errors import BmcError, UsageError
 from toolkit.evidence import Frame
@@ -18,8 +17,9 @@ from toolkit.hosts.host import Host
 from toolkit.interrupts import terminable
 from toolkit.package_data import kept
 from toolkit.redfish.access import BmcAccess, PlacedBmc
-from toolkit.redfish.client import Bmc, failed
+from toolkit.redfish.client import Bmc
 from toolkit.redfish.http import BmcLimits
+from toolkit.redfish.reader import failed
 from toolkit.redfish.registry import RegistryCache
 from toolkit.redfish.session import SessionRegistry
 
@@ -97,7 +97,8 @@ def open_bmcs(
     """The BMCs of these hosts; every session is closed when the block ends, however it ends.
 
     :param fresh: registries are read anew, since a change is to be planned on them.
-    :raises UsageError: none of the hosts has one, or an address makes no sense.
+    :raises UsageError: none of the hosts has one, an address makes no sense, or nobody knows where
+        the user keeps caches.
     """
     placed = access.placed(hosts)
     if not placed:
@@ -105,14 +106,6 @@ def open_bmcs(
             "no BMC is given for any of these hosts",
             hint="a line HOST ADDRESS in --bmc-map, or bmc=ADDRESS in the inventory",
         )
-    cache = RegistryCache(cache_dir() / "registries", fresh=fresh)
+    cache = RegistryCache(kept("XDG_CACHE_HOME", "~/.cache") / "registries", fresh=fresh)
     with terminable(), SessionRegistry() as doors:
         yield BmcFleet(access, placed, doors, cache)
-
-
-def cache_dir() -> Path:
-    """Where registries are kept.
-
-    :raises UsageError: nobody knows where the user keeps caches.
-    """
-    return kept("XDG_CACHE_HOME", "~/.cache")

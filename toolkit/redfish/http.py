@@ -118,7 +118,7 @@ def _phrase(status: int) -> str:
 
 
 def _line(text: str) -> str:
-    """One line, short enough for a sentence, without what moves a terminal's cursor."""
+    """One line for a sentence, without what moves a terminal's cursor."""
     plain = re.sub(r"[^ -~\u00a0-\uffff]+", " ", text)
     return " ".join(plain.split())[:_LONGEST]
 
@@ -210,10 +210,7 @@ class Http(requests.Session):
         return delay
 
     def _patiently(self, method: str, url: str, told: dict[str, Any]) -> requests.Response:
-        """One answer; a read whose connection was lost is tried once more, over a new one.
-
-        Any: as above.
-        """
+        """One answer; a read whose connection was lost is tried once more, over a new one."""
         try:
             return self._sent(method, url, told)
         except _Lost:
@@ -223,7 +220,6 @@ class Http(requests.Session):
         return self._sent(method, url, told)
 
     def _sent(self, method: str, url: str, told: dict[str, Any]) -> requests.Response:
-        """Any: as above."""
         left = self.left_s
         if left <= 0:
             raise _late(self.name, self.limits.total_s)
@@ -254,7 +250,6 @@ class Http(requests.Session):
         return bytes(data)
 
     def _judged(self, method: str, url: str, answer: requests.Response) -> requests.Response:
-        """The answer, where sushy may see it."""
         status, path = answer.status_code, urlsplit(url).path
         login = method == "POST" and path.rstrip("/").endswith("/Sessions")
         if login and status in (400, 401, 403):

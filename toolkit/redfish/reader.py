@@ -27,6 +27,7 @@ from toolkit.redfish.resource import (
     parsed,
     registry_names,
     registry_place,
+    table_of,
     text_of,
 )
 from toolkit.redfish.session import Guest
@@ -79,9 +80,7 @@ class Reader(Guest):
         about = Frame("bmc", State.OK, f"{self.base}/redfish/v1/", text)
         return (
             about,
-            self._frame("bmc-system", found.system),
-            self._frame("bmc-bios", found.bios),
-            self._frame("bmc-bios-pending", found.pending, f"{found.bios.path}/Settings"),
+            *self._settings(found),
             self._registry(found, key, known),
             self._side("bmc-secureboot", link(found.system.body, "SecureBoot")),
             lockdown,
@@ -94,7 +93,9 @@ class Reader(Guest):
         """
         self.http.begin()
         self._found = None
-        found = self.found()
+        return self._settings(self.found())
+
+    def _settings(self, found: FoundMachine) -> tuple[Frame, ...]:
         return (
             self._frame("bmc-system", found.system),
             self._frame("bmc-bios", found.bios),
@@ -123,7 +124,6 @@ class Reader(Guest):
         return self._text("bmc-bios-lockdown", path, json.dumps(told) + "\n" if told else "")
 
     def _registry(self, found: FoundMachine, key: RegistryKey, known: RegistryCache) -> Frame:
-        """The registry; that it cannot be read does not spoil the rest."""
         name = key.name or "attribute registry"
         try:
             text = known.get(key) or self._in_turn(found, key, known)
@@ -189,7 +189,7 @@ class Reader(Guest):
         )
 
     def _side(self, key: str, path: str) -> Frame:
-        """Something that is good to know: that it cannot be read does not spoil the rest."""
+        """What is good to know, the registry too: unread, it does not spoil the rest."""
         if not path:
             return self._text(key, "/redfish/v1/: no link", "")
         try:
@@ -232,9 +232,7 @@ def attributes_place(manager: Resource) -> str:
 
     Of several it is that which bears the BMC's name: others are of the chassis or of jobs.
     """
-    links = manager.body.get("Links")
-    vendors = links.get("Oem") if isinstance(links, Mapping) else None
-    for vendor in vendors.values() if isinstance(vendors, Mapping) else ():
+    for vendor in table_of(table_of(manager.body, "Links"), "Oem").values():
         for name, listed in vendor.items() if isinstance(vendor, Mapping) else ():
             if name.endswith("Attributes") and isinstance(listed, list):
                 paths = [text_of(each, "@odata.id") for each in listed if isinstance(each, Mapping)]
@@ -246,8 +244,7 @@ def attributes_place(manager: Resource) -> str:
 
 def lockdown_words(attributes: Json) -> dict[str, str]:
     """The attributes that tell of lockdown, by their names."""
-    found = attributes.get("Attributes")
-    told = found.items() if isinstance(found, Mapping) else ()
+    told = table_of(attributes, "Attributes").items()
     return {
         name: value for name, value in told if "lockdown" in name.lower() and isinstance(value, str)
     }

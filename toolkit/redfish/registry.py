@@ -87,7 +87,7 @@ class RegistryCache:
         if self._folder is None:
             return
         data = text.encode("utf-8", "surrogateescape")
-        file = self._file(self._folder, key)
+        file = self._folder / f"{key.digest}.json"
         # A disk that is full or not ours: the next run fetches it again.
         with contextlib.suppress(OSError):
             private_folder(file.parent)
@@ -98,13 +98,10 @@ class RegistryCache:
         if self._folder is None:
             return None
         try:
-            head, _, data = self._file(self._folder, key).read_bytes().partition(b"\n")
+            whole = (self._folder / f"{key.digest}.json").read_bytes()
         except OSError:
             return None
+        head, _, data = whole.partition(b"\n")
         if head != _HEAD + hashlib.sha256(data).hexdigest().encode():
             return None
         return data.decode("utf-8", "surrogateescape")
-
-    @staticmethod
-    def _file(folder: Path, key: RegistryKey) -> Path:
-        return folder / f"{key.digest}.json"

@@ -56,11 +56,21 @@ def text_of(body: Json, name: str) -> str:
     return found.strip() if isinstance(found, str) else ""
 
 
+def rows_of(body: Json, name: str) -> list[object]:
+    """A property that is a list; [] for anything else."""
+    found = body.get(name)
+    return found if isinstance(found, list) else []
+
+
+def table_of(body: Json, name: str) -> Json:
+    """A property that is an object; {} for anything else."""
+    found = body.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
 def members(body: Json) -> list[str]:
     """The paths of a collection's members."""
-    listed = body.get("Members")
-    each = [link({"it": one}, "it") for one in listed] if isinstance(listed, list) else []
-    return [path for path in each if path]
+    return [path for one in rows_of(body, "Members") if (path := link({"it": one}, "it"))]
 
 
 def optional(get: Get, path: str) -> Resource | None:
@@ -110,7 +120,6 @@ class NoBios(BmcError):
 
 
 def _pending(get: Get, bios: Resource) -> Resource | None:
-    """Where changes wait for the next start, under one of its names."""
     named = link(bios.body, "@Redfish.Settings", "SettingsObject")
     guesses = [f"{bios.path.rstrip('/')}/{each}" for each in _PENDING]
     for path in dict.fromkeys([named, *guesses]):
@@ -128,28 +137,20 @@ def registry_names(bios: Json, listed: list[str]) -> Iterator[str]:
     """
     wanted = _plain(text_of(bios, "AttributeRegistry"))
     names = {path: _plain(path.rstrip("/").rpartition("/")[2]) for path in listed}
-    if wanted:
-        yield from (path for path, name in names.items() if name == wanted)
-        yield from (
-            path
-            for path, name in names.items()
-            if name and name != wanted and (name.startswith(wanted) or wanted.startswith(name))
-        )
-    yield from (
+    related = [
         path
         for path, name in names.items()
-        if "biosattributeregistry" in name and not _related(name, wanted)
-    )
-
-
-def _related(name: str, wanted: str) -> bool:
-    return bool(wanted) and (name.startswith(wanted) or wanted.startswith(name))
+        if wanted and name and (name.startswith(wanted) or wanted.startswith(name))
+    ]
+    yield from sorted(related, key=lambda path: names[path] != wanted)
+    for path, name in names.items():
+        if "biosattributeregistry" in name and path not in related:
+            yield path
 
 
 def registry_place(file: Json) -> str:
     """The path at which a registry file's content lies, in English where it has a choice."""
-    listed = file.get("Location")
-    places = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    places = [each for each in rows_of(file, "Location") if isinstance(each, dict)]
     places.sort(key=lambda each: not str(each.get("Language", "")).lower().startswith("en"))
     for each in places:
         where = each.get("Uri")
@@ -161,8 +162,7 @@ def registry_place(file: Json) -> str:
 
 def is_registry(body: Json) -> bool:
     """Whether this is an attribute registry: it lists attributes."""
-    entries = body.get("RegistryEntries")
-    return isinstance(entries, dict) and isinstance(entries.get("Attributes"), list)
+    return isinstance(table_of(body, "RegistryEntries").get("Attributes"), list)
 
 
 def parsed(name: str, path: str, text: str) -> Json:

@@ -30,7 +30,7 @@ from toolkit.errors import BmcError, BmcLogin, BmcRefused
 from toolkit.interrupts import heeded
 from toolkit.redfish.access import BmcTrust, Login, base_url
 from toolkit.redfish.http import BmcLimits, Http
-from toolkit.redfish.resource import Resource, parsed, text_of
+from toolkit.redfish.resource import Resource, parsed, table_of, text_of
 
 # Every session that is open on any BMC, so that each is closed whichever way the process ends.
 # BMCs have few sessions, and keep one that nobody closed for minutes. On Ctrl-C the threads that
@@ -135,7 +135,6 @@ class SushyConnector(Connector):  # type: ignore[misc] # sushy has no types
         self.__dict__["_session"] = http  # in place of the one that sushy just made
 
     def _op(self, method: str, path: str = "", **told: Any) -> Response:  # noqa: ANN401 sushy's own
-        """Any: what sushy hands through."""
         told["server_side_retries_left"] = 0
         answer: Response = super()._op(method, path, **told)
         return answer
@@ -185,8 +184,7 @@ def _offers_sessions(root: object) -> bool:
     """Whether the service's root names sessions, in either of the two places."""
     if not isinstance(root, Mapping):
         return True  # what it is, sushy will say
-    links = root.get("Links")
-    return "SessionService" in root or (isinstance(links, Mapping) and "Sessions" in links)
+    return "SessionService" in root or "Sessions" in table_of(root, "Links")
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,11 +323,6 @@ class Guest:
                 f"{self.name}: {what}: {type(why).__name__}",
                 hint="look at the BMC's own page, and try again",
             ) from why
-
-    @property
-    def session(self) -> tuple[str, str]:
-        """Token and path of the session; ("", "") without one."""
-        return (self._within.entry.token, self._within.entry.place) if self._within else ("", "")
 
     @property
     def inside(self) -> LoggedIn:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from toolkit.checks.breakages import KnownBreakage
 from toolkit.checks.check import Gap, Impact, Status, Tense, Verdict
-from toolkit.checks.consumers.chosen import ASKED, Chosen, Group, Way
+from toolkit.checks.consumers.chosen import ASKED, Chosen, Way
+from toolkit.checks.consumers.consumers import NAMES
 from toolkit.checks.judged import Cause, Judged, causes
 from toolkit.facts.nccl.nccl_log import Direction
 from toolkit.hosts.host import fold
@@ -18,7 +19,6 @@ from toolkit.report.table import WIDTH, Ink, Painter, clean, labelled, wrapped
 _INDENT, _LONG = " " * 9, 40
 _FEW = 4  # details of a cause, which --verbose shows in full
 _IMPACTS = list(Impact)  # worst first
-_SHOWN = {"nccl": "NCCL", "ucx": "UCX", "nvshmem": "NVSHMEM", "nixl": "NIXL"}
 _INK = {Way.DMABUF: Ink.GREEN, Way.PEERMEM: Ink.GREEN, Way.NONE: Ink.RED}
 _NODE = re.compile(r"\bNODE\b")  # that a command is to be told
 _MEANT = re.compile(r"(?<=--hosts )NODE\b|(?<=\bon )NODE(?=:)")
@@ -136,7 +136,6 @@ def addressed(fix: str, hosts: Sequence[str]) -> str:
 
 
 def _head(each: _Block, paint: Painter) -> list[str]:
-    """What it means, the check, and who has it; what was found goes on from there."""
     check, finding = each.root.check, each.root.finding
     word, ink = each.impact.value, Ink.RED
     if each.waived:
@@ -168,7 +167,6 @@ def _details(details: tuple[str, ...], found: str) -> list[str]:
 
 
 def _follows(each: _Block) -> list[str]:
-    """In one line, as many of them as it has room for."""
     if not each.follows:
         return []
     count = counted(len(each.follows), "check")
@@ -210,8 +208,14 @@ def chosen_lines(judged: Sequence[Judged], paint: Painter, *, verbose: bool) -> 
     groups: dict[tuple[str, Way, tuple[Line, ...]], list[str]] = {}
     for one in judged:
         for each in one.chosen:
-            if verbose or _worth_telling(each):
-                key = (_named(each), each.way, _told(each))
+            if verbose or (
+                each.origin == ASKED or (each.way is Way.NONE and each.consumer in NAMES)
+            ):
+                key = (
+                    f"{NAMES.get(each.consumer, each.consumer)} {each.version}".strip(),
+                    each.way,
+                    _told(each),
+                )
                 groups.setdefault(key, []).append(one.host)
     lines: list[str] = []
     for (name, way, told), hosts in groups.items():
@@ -222,15 +226,6 @@ def chosen_lines(judged: Sequence[Judged], paint: Painter, *, verbose: bool) -> 
             lines += labelled(label, text)
         lines.append("")
     return lines
-
-
-def _worth_telling(each: Chosen) -> bool:
-    return each.origin == ASKED or (each.way is Way.NONE and each.consumer in _SHOWN)
-
-
-def _named(each: Chosen) -> str:
-    """ "NCCL 2.27"; "perftest --use_cuda"."""
-    return f"{_SHOWN.get(each.consumer, each.consumer)} {each.version}".strip()
 
 
 def _told(one: Chosen) -> tuple[Line, ...]:
@@ -258,8 +253,8 @@ def _near(one: Chosen) -> list[Line]:
         return [
             (
                 "pairs",
-                f"{each.way}: {_count(each, near)} of {count} GPUs with their nearest HCA, "
-                f"{_directions(each)}: {each.why}",
+                f"{each.way}: {len(near & set(each.pairs))} of {count} GPUs with their nearest "
+                f"HCA, {' and '.join(_WORDS[way] for way in each.directions)}: {each.why}",
             )
             for each in one.near
         ]
@@ -268,12 +263,4 @@ def _near(one: Chosen) -> list[Line]:
     return [*lines, ("why", "; ".join(one.reasons))]
 
 
-def _count(group: Group, near: set[tuple[str, str]]) -> int:
-    return len(near & set(group.pairs))
-
-
 _WORDS = {Direction.SEND: "sending", Direction.RECEIVE: "receiving"}
-
-
-def _directions(group: Group) -> str:
-    return " and ".join(_WORDS[each] for each in group.directions)

@@ -223,7 +223,7 @@ def _host(outcome: Outcome[Told], *, shared: bool = True) -> dict[str, Json]:
 
 def _text(judged: Judged) -> dict[str, Json]:
     """Of what is no node but what tools printed: what it comes to, and what would tell more."""
-    from toolkit.checks.wanting import wanted  # noqa: PLC0415 only they pay for it
+    from toolkit.checks.judged import wanted  # noqa: PLC0415 only they pay for it
 
     return {
         "shows": [each.check.id for each in judged.having(Status.PASS)],
@@ -281,7 +281,6 @@ def _verdict(verdict: Verdict, waived: bool) -> dict[str, Json]:
 
 
 def _causes(judged: Judged) -> list[Json]:
-    """What fails or is unknown of itself, each with what follows from it and by what."""
     from toolkit.checks.judged import causes  # noqa: PLC0415 only they pay for it
 
     steps = {each.check: each for each in judged.steps}

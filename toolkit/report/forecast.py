@@ -52,7 +52,6 @@ def _prospect(each: Prospect, hosts: list[str], paint: Painter) -> list[str]:
 
 
 def _summary(outcomes: Sequence[Outcome[Foreseen]], paint: Painter) -> list[str]:
-    """One row per group of hosts that stand alike, and a last line that counts."""
     rows: dict[tuple[str, ...], list[str]] = {}
     for outcome in outcomes:
         rows.setdefault(_row(outcome), []).append(outcome.host)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from toolkit.checks.check import Status, Verdict
-from toolkit.checks.judged import Judged
-from toolkit.checks.wanting import wanted
+from toolkit.checks.judged import Judged, wanted
 from toolkit.facts.text.foreign import Foreign
 from toolkit.plural import counted
 from toolkit.report.document import Json
@@ -43,12 +42,7 @@ def foreign_document(aside: Sequence[Foreign]) -> dict[str, Json]:
         return {}
     return {
         "foreign": [
-            {
-                "name": each.name,
-                "first": each.first,
-                "nearest": list(each.nearest),
-                "why": each.why,
-            }
+            {"name": each.name, "first": each.first, "nearest": list(each.nearest), "why": each.why}
             for each in aside
         ]
     }

@@ -30,11 +30,7 @@ class Row:
 
 def checks_document(checks: Iterable[Check]) -> dict[str, Json]:
     """What checks and explain print: docs/checks.schema.json."""
-    return {
-        "schema": CHECKS,
-        "toolkit": __version__,
-        "checks": [_check(each) for each in checks],
-    }
+    return {"schema": CHECKS, "toolkit": __version__, "checks": [_check(each) for each in checks]}
 
 
 def _check(check: Check) -> dict[str, Json]:

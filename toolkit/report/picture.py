@@ -149,5 +149,4 @@ def _words(words: PictureText) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Escaped, and without characters that XML cannot hold."""
     return escape(plain(text).replace("\t", " "))

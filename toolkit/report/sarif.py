@@ -127,10 +127,7 @@ def _location(host: str, file: str) -> Json:
     """The evidence that the verdict rests on, and the node as the thing that is ill."""
     return {
         "physicalLocation": {
-            "artifactLocation": {
-                "uri": quote(_plain(file), safe=""),
-                "uriBaseId": _EVIDENCE,
-            }
+            "artifactLocation": {"uri": quote(_plain(file), safe=""), "uriBaseId": _EVIDENCE}
         },
         "logicalLocations": [{"name": host, "kind": "resource"}],
     }
@@ -144,10 +141,7 @@ def _fingerprint(host: str, check: str) -> str:
 def _invocation(outcomes: Sequence[Outcome[Judged]], run: ReportRun) -> Json:
     told = [_notification(each.host, each.error) for each in outcomes if each.error]
     told += [
-        {
-            "level": "error",
-            "message": {"text": f"{_plain(each.host)}: its evidence was cut off"},
-        }
+        {"level": "error", "message": {"text": f"{_plain(each.host)}: its evidence was cut off"}}
         for each in outcomes
         if each.value and not each.value.complete
     ]

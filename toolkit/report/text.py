@@ -95,11 +95,7 @@ def _after(one: Judged, verdict: Verdict) -> str:
 
 
 def findings(
-    judged: Sequence[Judged],
-    paint: Painter,
-    *,
-    verbose: bool = False,
-    asked: Collection[str] = (),
+    judged: Sequence[Judged], paint: Painter, *, verbose: bool = False, asked: Collection[str] = ()
 ) -> list[str]:
     """A block for each cause; each group of equal findings, passes too, when ``verbose``.
 
@@ -120,7 +116,6 @@ def findings(
 
 
 def _gaps(judged: Sequence[Judged], paint: Painter) -> list[str]:
-    """One paragraph for the hosts that have the same gap, as far as it is told."""
     groups: dict[tuple[int, str, str], list[str]] = {}
     gaps = [(one, _unexplained(one)) for one in judged]
     for gap in (Gap.LOST, Gap.ROOT, Gap.NOT_COLLECTED, Gap.LOG, Gap.PATH):
@@ -150,7 +145,6 @@ def _unexplained(one: Judged) -> list[Verdict]:
 
 
 def _gap(gap: Gap, ids: list[str], one: Judged) -> tuple[str, str]:
-    """What is missing, and what would help."""
     if gap is Gap.ROOT:
         hints = dict.fromkeys(e.finding.hint for e in one.verdicts if e.check.id in ids)
         said = "; ".join(filter(None, hints)) if one.text else ""
@@ -161,12 +155,8 @@ def _gap(gap: Gap, ids: list[str], one: Judged) -> tuple[str, str]:
     if gap is Gap.LOST:
         return f"{gap}: {', '.join(ids)}", ""
     found = f"not judged: what they rest on is {gap} (--verbose)"
-    assumed = gap is Gap.NOT_COLLECTED and _assumed(one)
+    assumed = gap is Gap.NOT_COLLECTED and dict(one.about).get("role", "").endswith(ASSUMED)
     return found, "taken as bare metal; --site says otherwise (role)" if assumed else ""
-
-
-def _assumed(one: Judged) -> bool:
-    return dict(one.about).get("role", "").endswith(ASSUMED)
 
 
 def _finding(each: Folded, paint: Painter, verbose: bool) -> list[str]:
@@ -247,21 +237,13 @@ def count_line(outcomes: Sequence[Outcome[Judged]]) -> str:
     reasons = Counter(e.value.without for e in outcomes if e.value and e.value.state == WITHOUT)
     for why, count in reasons.items():
         rest += f" {count} without it, {why.removeprefix('not supported ')}."
-    told = f"{rest}{_drain(states)}{_others(outcomes)}"
+    if sick := states.count(Impact.SICK):
+        rest += " 1 is sick: drain it." if sick == 1 else f" {sick} are sick: drain them."
+    told = f"{rest}{_others(outcomes)}"
     if part := next((e.value.partial for e in outcomes if e.value and e.value.partial), ""):
         them = counted(total, "node", "passes", "pass")
         return f"{part}: {states.count(PASSES)} of {them} these.{told}"
     return f"{ready} of {total} {nodes} ready for GPUDirect RDMA.{told}"
-
-
-def _drain(states: Sequence[str]) -> str:
-    match states.count(Impact.SICK):
-        case 0:
-            return ""
-        case 1:
-            return " 1 is sick: drain it."
-        case many:
-            return f" {many} are sick: drain them."
 
 
 def _others(outcomes: Sequence[Outcome[Judged]]) -> str:

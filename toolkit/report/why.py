@@ -164,13 +164,11 @@ def mending(plan: Plan, way: Way) -> tuple[Change, ...]:
 
 
 def _then(plan: Plan, changes: Sequence[Change]) -> list[str]:
-    """What these changes call for, in the order in which it is done."""
     called = {trigger for each in changes for trigger in each.triggers}
     return [trigger_name(each) for each in plan.triggers if each in called]
 
 
 def _followers(way: Way, indent: str) -> Iterator[str]:
-    """All that the cause brings about, each below what it follows from."""
     if way.cause is None or not way.cause.follows:
         return
     after = {each.check: each.after for each in way.steps}

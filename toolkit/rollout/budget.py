@@ -117,7 +117,10 @@ class Budget:
         return replace(answer, granted=tuple(names[node] for node in answer.granted))
 
     def _take(self, nodes: tuple[str, ...], known: Mapping[str, str]) -> Answer:
-        away = {**known, **self._others()}
+        if time.monotonic() >= self._until:
+            self._known = self.reported()
+            self._until = time.monotonic() + _FRESH_S
+        away = {**known, **self._known}
         with self.book.moment() as moment:
             answer = ask(self._books(moment), nodes, away)
             for node in answer.granted:
@@ -125,13 +128,7 @@ class Budget:
         return answer
 
     def ended(
-        self,
-        host: str,
-        events: Iterable[Event],
-        *,
-        well: bool,
-        answered: bool,
-        harm: str = "",
+        self, host: str, events: Iterable[Event], *, well: bool, answered: bool, harm: str = ""
     ) -> None:
         """The host's turn is over: give its share back, or leave it with its reason.
 
@@ -159,12 +156,6 @@ class Budget:
         nodes = set(map(node_name, hosts))
         with self.book.moment() as moment:
             _clear(moment, nodes, frozenset({CountedAs.LEFT}))
-
-    def _others(self) -> Mapping[str, str]:
-        if time.monotonic() >= self._until:
-            self._known = self.reported()
-            self._until = time.monotonic() + _FRESH_S
-        return self._known
 
     def _books(self, moment: Moment) -> Books:
         """What holds now; what the dead left is settled first."""

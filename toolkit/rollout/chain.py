@@ -92,9 +92,6 @@ def _named(kind: str, number: int) -> str:
 
 
 def _link(before: str, kind: str, row: Row) -> str:
-    text = json.dumps([before, kind, *(_plain(each) for each in row)], ensure_ascii=True)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _plain(value: object) -> object:
-    return value if value is None or isinstance(value, int | str) else str(value)
+    # What JSON has no word for, SQLite's blobs, as Python shows it; floats as text, too.
+    plain = [each if each is None or isinstance(each, int | str) else str(each) for each in row]
+    return hashlib.sha256(json.dumps([before, kind, *plain]).encode()).hexdigest()

@@ -43,40 +43,37 @@ class Witness(Protocol):
 class Nobody:
     """Hears everything and writes nothing down; knows what it heard itself."""
 
-    def __init__(self) -> None:
-        self._left_boot = ""  # the boot id that our latest reboot was to end
+    def __init__(self, host: str = "", past: Past | None = None) -> None:
+        self._host = host
+        self._steps = list(past.steps) if past else []
 
     def about_to(self, phase: Phase, boot_id: str = "") -> None:
-        if phase in {Phase.APPLYING, Phase.REBOOTING}:
-            self._left_boot = boot_id if phase is Phase.REBOOTING else ""
+        self._steps.append(Step(self._host, phase, boot_id))
 
     def ran(self, run: str) -> None: ...
 
     def keep(self, before: str) -> None: ...
 
     def booted(self, boot_id: str) -> bool:
-        return self._left_boot not in {"", boot_id}
+        return Past(tuple(self._steps)).booted(boot_id)
 
 
-class HostLedger:
+class HostLedger(Nobody):
     """The witness of one host's turn."""
 
     def __init__(self, journal: Journal, host: str, past: Past) -> None:
-        self._journal, self._host = journal, host
-        self._steps = list(past.steps)
+        super().__init__(host, past)
+        self._journal = journal
 
     def about_to(self, phase: Phase, boot_id: str = "") -> None:
         self._journal.add(Event(self._host, phase.value, boot_id=boot_id))
-        self._steps.append(Step(self._host, phase, boot_id))
+        super().about_to(phase, boot_id)
 
     def ran(self, run: str) -> None:
         self._journal.add(Event(self._host, RUN, detail=run))
 
     def keep(self, before: str) -> None:
         self._journal.add(Event(self._host, KEPT, detail=before))
-
-    def booted(self, boot_id: str) -> bool:
-        return Past(tuple(self._steps)).booted(boot_id)
 
 
 def steps_of(events: Iterable[Event]) -> Iterable[Step]:

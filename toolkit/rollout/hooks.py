@@ -57,8 +57,9 @@ def run_hook(name: str, command: str, host: Host, limit_s: float) -> str:
     """
     status, text = _ended(name, command, host, limit_s)
     if status:
+        tail = "\n".join(text.rstrip("\n").split("\n")[-_TAIL:])
         raise HookError(
-            f"{host.name}: {name} ended with status {status}\n{_tail(text)}".rstrip(),
+            f"{host.name}: {name} ended with status {status}\n{tail}".rstrip(),
             hint="run the command by hand for this node, and see",
         )
     if status is None:
@@ -98,10 +99,6 @@ def _ended(name: str, command: str, host: Host, limit_s: float) -> tuple[int | N
             child.wait()
         said.seek(0)
         return status, said.read().decode("utf-8", "replace")
-
-
-def _tail(text: str) -> str:
-    return "\n".join(text.rstrip("\n").split("\n")[-_TAIL:])
 
 
 class NotTaken(ToolkitError):

@@ -152,8 +152,7 @@ class Journal:
         file = folder / FILE
         if not file.is_file():
             raise UsageError(
-                f"{folder.name}: no journal of such a run",
-                hint="runs lists those that there are",
+                f"{folder.name}: no journal of such a run", hint="runs lists those that there are"
             )
         opened = cls(file, _connect(file, "rw"))
         ((version,),) = opened._rows("PRAGMA user_version")

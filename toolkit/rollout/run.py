@@ -128,7 +128,13 @@ class Rollout(Generic[T]):
             try:
                 self._loop(interrupts)
             except KeyboardInterrupt:
-                self._abandon()
+                self.halt = "interrupted"
+                for name in self.standing.in_hand:
+                    error = Abandoned(
+                        f"{name}: interrupted while at work",
+                        hint="what it had begun may still run; look again",
+                    )
+                    self.outcomes.setdefault(name, Outcome(name, error=error))
         return self._rolled(interrupts.pressed)
 
     def _loop(self, interrupts: Interrupts) -> None:
@@ -214,15 +220,6 @@ class Rollout(Generic[T]):
         count = len(self.standing.in_hand)
         if count:
             self.progress.note("", f"{count} in hand to be finished; Ctrl-C again ends at once")
-
-    def _abandon(self) -> None:
-        self.halt = "interrupted"
-        for name in self.standing.in_hand:
-            error = Abandoned(
-                f"{name}: interrupted while at work",
-                hint="what it had begun may still run; look again",
-            )
-            self.outcomes.setdefault(name, Outcome(name, error=error))
 
     def _rolled(self, interrupted: bool) -> Rolled[T]:
         names = [name for batch in self.terms.batches for name in batch]

@@ -223,8 +223,8 @@ class OpensshTransport:
         """Each script has a connection of its own; there is nothing to let go of."""
 
     def _way(self, host: Host) -> _Way:
-        words = ["ssh", *self._file, *_strict(host), *_own(host), *_jump(host), "-G"]
-        words += _place(host)
+        jump = ["-J", host.jump] if host.jump else []
+        words = ["ssh", *self._file, *_strict(host), *_own(host), *jump, "-G", *_place(host)]
         try:
             found = subprocess.run(
                 words,
@@ -296,10 +296,6 @@ def _own(host: Host) -> list[str]:
     if host.key_file:
         words += ["-i", host.key_file]
     return words
-
-
-def _jump(host: Host) -> list[str]:
-    return ["-J", host.jump] if host.jump else []
 
 
 def _place(host: Host) -> list[str]:

@@ -76,7 +76,7 @@ class SshConfig:
     def target(self, host: Host, *, depth: int = 0) -> Target:
         """All that is configured for one host; what the operator wrote goes first.
 
-        :raises UsageError: a value makes no sense, or jumps lead in a circle.
+        :raises UsageError: a hop is no host, or jumps lead in a circle.
         """
         found = look_up(self.settings, _own(host), host.address or host.name)
         jumps = self._jumps(found.expand(found.text("proxyjump")), depth)
@@ -88,7 +88,7 @@ class SshConfig:
         door = Door(
             host=host.name,
             address=found.address,
-            port=found.number("port", 22),
+            port=int(found.text("port", "22")),
             user=found.user,
             key_name=found.text("hostkeyalias"),
             known_hosts=known[0] if known else KNOWN_HOSTS[0],

@@ -61,13 +61,6 @@ class HostConfig:
         words = self.values.get(key)
         return words[0] if words else default
 
-    def number(self, key: str, default: int) -> int:
-        """:raises UsageError: the value is no number."""
-        value = self.text(key) or str(default)
-        if not re.fullmatch(r"[0-9]{1,9}", value):
-            raise UsageError(f"ssh_config: {key} {value!r} is no number", hint="mend the file")
-        return int(value)
-
     def seconds(self, key: str) -> int:
         """A time as sshd_config(5) writes it, "1m30"; 0 for none."""
         units = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -130,7 +123,7 @@ def read_settings(
         elif key == "include":
             for path in _included(file, words):
                 yield from read_settings(path, block, depth + 1, ignored, blocks)
-        elif key and words:
+        elif key:
             yield ConfigLine(key, words, block, f"{file}:{number}")
 
 
@@ -231,7 +224,7 @@ def _holds(block: Block, found: HostConfig, final: bool) -> bool:
     for criterion, argument in _criteria(words):
         plain = criterion.removeprefix("!")
         met = {"all": True, "canonical": False, "final": final}.get(plain)
-        if met is None and plain == "exec":
+        if plain == "exec":
             met = every and _runs(found.expand(argument), block)
         elif met is None:
             text = {"host": found.address, "originalhost": found.alias, "user": found.user}

@@ -109,14 +109,12 @@ def machine_host(name: str, text: str, *, new_keys: str) -> Host:
             f"{VAGRANT}{name}: config.ssh.config names {first['include']}, which is not read here",
             hint="vagrant ssh-config > FILE, then --hosts NAME --ssh-config FILE",
         )
-    if not first.get("hostname") or not first.get("port", "22").isdecimal():
+    if not first.get("hostname"):
         raise Unparsable("vagrant ssh-config", text.partition("\n")[0], 1)
     options = [(key, line.split(maxsplit=1)[1]) for line, key, _ in settings if key in _OPTIONS]
     # Vagrant names every way in: a "Host *" of ~/.ssh/config is not about its machines. To ssh
     # the first of the two that it sees counts.
-    if "proxycommand" not in first:
-        options.append(("proxycommand", "none"))
-    options.append(("proxyjump", "none"))
+    options += [("proxycommand", "none"), ("proxyjump", "none")]
     return Host(
         name=VAGRANT + name,
         address=first["hostname"],

@@ -20,7 +20,6 @@ from testinfra.backend.base import BaseBackend, CommandResult
 from testinfra.host import Host as TestinfraHost
 
 from toolkit.checks.all import ALL
-from toolkit.checks.check import Check
 from toolkit.checks.consumers.chosen import taken
 from toolkit.errors import NoEvidence, ToolkitError, Unparsable
 from toolkit.evidence import Evidence
@@ -46,12 +45,8 @@ command_line
 """
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    open_hosts(config)
-
-
-def pytest_unconfigure(config: pytest.Config) -> None:
-    close_hosts(config)
+pytest_configure, pytest_unconfigure = open_hosts, close_hosts
+pytest_collection_modifyitems = refuse_trouble
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -63,11 +58,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         counts = metafunc.config.stash.get(CHECKS, Selection()).has
         wants = metafunc.config.stash.get(WANT, None)
         every = (*ALL, *(wants.of("").own if wants else ()))
-        metafunc.parametrize("check", [e for e in every if counts(e.id)], ids=_check_id)
-
-
-def pytest_collection_modifyitems(config: pytest.Config) -> None:
-    refuse_trouble(config)
+        asked = [each for each in every if counts(each.id)]
+        metafunc.parametrize("check", asked, ids=[each.id for each in asked])
 
 
 @pytest.hookimpl(wrapper=True)
@@ -79,10 +71,6 @@ def pytest_pyfunc_call() -> Generator[None, object, object]:
         pytest.skip(f"not read: {why}")
     except Unparsable as why:
         pytest.fail(str(why), pytrace=False)
-
-
-def _check_id(check: Check) -> str:
-    return check.id
 
 
 @pytest.fixture(scope="session")

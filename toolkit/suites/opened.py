@@ -78,7 +78,12 @@ def access_of(text: str, options: Mapping[str, object], base: Access) -> Access:
     :param base: what our own options say.
     :raises UsageError: one of them cannot be honoured.
     """
-    _refuse_password(text)
+    # Before anything of it is told again: a colon behind a user, and no port.
+    for found in _PASSWORD.finditer(text):
+        if not re.match(r"[0-9]{1,5}(?:,|$)", found[1]):
+            raise UsageError(
+                "--hosts: a password there is not read", hint="verify has --ask-pass and --pass-fd"
+            )
     for name, hint in _REFUSED.items():
         if options.get(name):
             raise UsageError(f"--{name.replace('_', '-')} is not honoured here", hint=hint)
@@ -115,15 +120,6 @@ def _term(text: str) -> HostUri:
         raise UsageError(f"{text!r}: {odd[0]} is not honoured", hint="--ssh-config FILE may say it")
     _refuse_user(asked.get("sudo_user", ""))
     return HostUri(scheme, unquote(name), asked)
-
-
-def _refuse_password(text: str) -> None:
-    """Before anything of it is told again: a colon behind a user, and no port."""
-    for found in _PASSWORD.finditer(text):
-        if not re.match(r"[0-9]{1,5}(?:,|$)", found[1]):
-            raise UsageError(
-                "--hosts: a password there is not read", hint="verify has --ask-pass and --pass-fd"
-            )
 
 
 def _refuse_user(user: str) -> None:

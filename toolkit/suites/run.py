@@ -15,7 +15,7 @@ from toolkit import __version__
 from toolkit.checks.check import Check, Status, Verdict
 from toolkit.errors import ExitCode, worst
 from toolkit.groups import Wants
-from toolkit.report.document import Json
+from toolkit.report.document import Json, picked
 from toolkit.verbs.access import Access
 from toolkit.want import Selection
 
@@ -77,13 +77,7 @@ def verified_document(
         "exit_code": int(code),
         "summary": dict(sorted(Counter(each.status for each in cases).items())),
         "cases": [
-            {
-                "host": each.host,
-                "name": each.name,
-                "check": each.check or None,
-                "status": each.status,
-                "message": each.message,
-            }
+            {**picked(each, "host name check status message"), "check": each.check or None}
             for each in cases
         ],
     }
@@ -162,15 +156,12 @@ def run_suite(
 
 
 def _code(status: int, seen: ExitCode) -> ExitCode:
-    match status:
-        case pytest.ExitCode.OK:
-            return ExitCode.OK
-        case pytest.ExitCode.TESTS_FAILED:
-            # A failure that the ledger does not know is one of the second file: the probe or
-            # a parser disagrees with the node, so nothing that it said can be relied on.
-            return seen if seen is not ExitCode.OK else ExitCode.FAILED
-        case pytest.ExitCode.INTERRUPTED:
-            return ExitCode.INTERRUPTED
-        case pytest.ExitCode.USAGE_ERROR:
-            return ExitCode.USAGE
-    return ExitCode.BUG
+    codes: dict[int, ExitCode] = {
+        pytest.ExitCode.OK: ExitCode.OK,
+        # A failure that the ledger does not know is one of the second file: the probe or
+        # a parser disagrees with the node, so nothing that it said can be relied on.
+        pytest.ExitCode.TESTS_FAILED: seen if seen is not ExitCode.OK else ExitCode.FAILED,
+        pytest.ExitCode.INTERRUPTED: ExitCode.INTERRUPTED,
+        pytest.ExitCode.USAGE_ERROR: ExitCode.USAGE,
+    }
+    return codes.get(status, ExitCode.BUG)

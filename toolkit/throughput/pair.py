@@ -267,11 +267,7 @@ class MessageLatency:
 
 def latency(told: PairInputs, size: int, c: Constants) -> MessageLatency:
     carried = wire(told.wire.gbits, told.wire.mtu, told.wire.layer, c)
-    path = Range(
-        pcie(told.gpu_link.value, told.payload, c).value,
-        pcie(told.gpu_link.low, told.payload, c).low,
-        pcie(told.gpu_link.high, told.payload, c).high,
-    )
+    path = link_term(told.gpu_link, told.payload, "GPU", c).span
     base, library = gpu_base(c), c["latency-mpi"]
     if told.distance > Distance.PXB or told.redirects or told.translated:
         base, library = (each + c["latency-beyond-switch"] for each in (base, library))

@@ -230,7 +230,6 @@ def _translated(known: KnownNode, hca: PciFunction | None, notes: list[str]) -> 
 
 
 def _translates_itself(hca: PciFunction | None) -> bool | None:
-    """None where it was not read."""
     try:
         found = hca.ats() if hca is not None else None
     except (NoEvidence, Unparsable):

@@ -66,15 +66,12 @@ def _from_here(inside: Inside, host: str, register: Register | None) -> tuple[Fr
         told = ended.stderr.decode("utf-8", "replace") or said
         frame = Frame(INSIDE, State.FAILED, str(inside), told, ended.returncode)
         hint = _there(inside) or f"try it by hand: {' '.join(enter(inside, host))} sh"
-        raise TransportError(f"{host}: {inside}: {_why(frame)}", hint=hint)
+        why = last_line(frame)
+        if "executable file not found" in told or "exit code 127" in told:
+            why = "it has no sh: look into its image instead, --inside image:FILE"
+        raise TransportError(f"{host}: {inside}: {why}", hint=hint)
     frames = frames_below(read, inside, "entered")
     return (*frames, _registered(inside, host, register)) if register else frames
-
-
-def _why(frame: Frame) -> str:
-    if "executable file not found" in frame.text or "exit code 127" in frame.text:
-        return "it has no sh: look into its image instead, --inside image:FILE"
-    return last_line(frame)
 
 
 def _registered(inside: Inside, host: str, register: Register) -> Frame:

@@ -55,7 +55,10 @@ class Layers:
         :raises UsageError: one cannot be read.
         """
         for name in self.names:
-            yield _members(self.blobs, name)
+            with self.blobs.open(name) as opened:
+                packed = opened.read(4) == _ZSTD
+                opened.seek(0)
+                yield _unpacked(self.blobs, opened) if packed else _listed(self.blobs, name, opened)
 
 
 class Blobs:
@@ -63,7 +66,11 @@ class Blobs:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._tar = None if path.is_dir() else _opened(path)
+        try:
+            self._tar = None if path.is_dir() else tarfile.open(path)  # noqa: SIM115 close() closes it
+        except (tarfile.TarError, zlib.error, EOFError) as why:
+            said = str(why).partition(":\n")[0]  # tarfile adds a line for each way it tried
+            raise UsageError(f"{path}: no image that we know: {said}", hint=_HINT) from why
 
     def open(self, name: str) -> IO[bytes]:
         """:raises UsageError: it is not there."""
@@ -101,14 +108,6 @@ class Blobs:
 
     def __str__(self) -> str:
         return str(self._path)
-
-
-def _opened(path: Path) -> tarfile.TarFile:
-    try:
-        return tarfile.open(path)
-    except (tarfile.TarError, zlib.error, EOFError) as why:
-        said = str(why).partition(":\n")[0]  # tarfile adds a line for each way it tried
-        raise UsageError(f"{path}: no image that we know: {said}", hint=_HINT) from why
 
 
 @contextmanager
@@ -153,16 +152,6 @@ def _manifest(blobs: Blobs, index: Table) -> Table:
 
 def _blob(row: Table) -> str:
     return "blobs/" + str(row["digest"]).replace(":", "/", 1)
-
-
-def _members(blobs: Blobs, name: str) -> Members:
-    with blobs.open(name) as opened:
-        packed = opened.read(4) == _ZSTD
-        opened.seek(0)
-        if packed:
-            yield from _unpacked(blobs, opened)
-        else:
-            yield from _listed(blobs, name, opened)
 
 
 def _unpacked(blobs: Blobs, opened: IO[bytes]) -> Members:

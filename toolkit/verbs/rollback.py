@@ -64,25 +64,9 @@ def rollback(
     audit = of_run(how.folder.settle(), how.agreed.about.reason)
 
     def work(host: Host, transport: Transport, witness: Witness) -> RolledBack:
-        def note(text: str) -> None:
-            fleet.access.progress.note(host.name, text)
-
-        def log(line: str) -> None:
-            if told := heard(line):
-                note(told)
-
-        witness.about_to(Phase.APPLYING)
-        undone = deliver.rollback(transport, which, sink=log, audit=audit)
-        steps = tuple(map(str, undone.steps))
-        if not allow_reboot or not undone.needs_reboot:
-            return RolledBack(steps, False)
-        if not over_jobs:
-            refuse_jobs(transport)
-
-        def about_to(boot_id: str) -> None:
-            witness.about_to(Phase.REBOOTING, boot_id)
-
-        return RolledBack((*steps, booted_back(transport, note, about_to)), True)
+        node = _TakingBack(host, transport, fleet, witness, allow_reboot, over_jobs, audit)
+        done = node.take_back(which)
+        return node.end(tuple(map(str, done.steps)), booting=done.needs_reboot)
 
     return on_each_counted(fleet, "rolling back", work, how)
 
@@ -172,26 +156,51 @@ def undo(
     audit = of_run(folder.settle(), agreed.about.reason)
 
     def work(host: Host, transport: Transport, witness: Witness) -> RolledBack:
-        node = _Undo(
-            host, transport, fleet, witness, agreed.hooks, judge, allow_reboot, over_jobs, audit
-        )
-        return node.go(what)
+        way = (host, transport, fleet, witness, allow_reboot, over_jobs, audit)
+        return _Undo(*way, agreed.hooks, judge).go(what)
 
     how = Counting(folder, agreed)
     return on_each_counted(fleet, "undoing", work, how, well=lambda done: not done.out)
 
 
 @dataclass(slots=True)
-class _Undo:
+class _TakingBack:
     host: Host
     transport: Transport
     fleet: Fleet
     witness: Witness
-    hooks: Hooks
-    judge: Judge
     allow_reboot: bool
     over_jobs: bool
     audit: str
+
+    def take_back(self, name: str) -> deliver.Applied:
+        """:raises UsageError: the node's journal has no such run that stands."""
+        self.witness.about_to(Phase.APPLYING)
+        return deliver.rollback(self.transport, name, sink=self._log, audit=self.audit)
+
+    def end(self, steps: Sequence[str], *, booting: bool) -> RolledBack:
+        if not booting or not self.allow_reboot:
+            return RolledBack(steps, False)
+        if not self.over_jobs:
+            refuse_jobs(self.transport)
+
+        def about_to(boot_id: str) -> None:
+            self.witness.about_to(Phase.REBOOTING, boot_id)
+
+        return RolledBack((*steps, booted_back(self.transport, self.note, about_to)), True)
+
+    def _log(self, line: str) -> None:
+        if told := heard(line):
+            self.note(told)
+
+    def note(self, text: str) -> None:
+        self.fleet.access.progress.note(self.host.name, text)
+
+
+@dataclass(slots=True)
+class _Undo(_TakingBack):
+    hooks: Hooks
+    judge: Judge
 
     def go(self, what: Undoing) -> RolledBack:
         names = what.node_runs[self.host.name]
@@ -204,7 +213,7 @@ class _Undo:
             )
         if not self.hooks.takes_out:
             return self._back(names)
-        out = OutOfService(self.host, self.transport, self.hooks, self.witness, self._note)
+        out = OutOfService(self.host, self.transport, self.hooks, self.witness, self.note)
         out.take()
         try:
             done = self._back(names)
@@ -224,32 +233,11 @@ class _Undo:
         steps: list[str] = []
         booting = False
         for name in names:
-            done = self._take_back(name)
-            if done is None:
+            try:
+                done = self.take_back(name)
+            except UsageError:
                 steps.append(f"{name}: was taken back before")
                 continue
             steps += map(str, done.steps)
             booting = booting or done.needs_reboot
-        if not booting or not self.allow_reboot:
-            return RolledBack(steps, False)
-        if not self.over_jobs:
-            refuse_jobs(self.transport)
-        booted = booted_back(self.transport, self._note, self._about_to_reboot)
-        return RolledBack((*steps, booted), True)
-
-    def _take_back(self, name: str) -> deliver.Applied | None:
-        self.witness.about_to(Phase.APPLYING)
-        try:
-            return deliver.rollback(self.transport, name, sink=self._log, audit=self.audit)
-        except UsageError:  # the node's journal has no such run that stands
-            return None
-
-    def _about_to_reboot(self, boot_id: str) -> None:
-        self.witness.about_to(Phase.REBOOTING, boot_id)
-
-    def _log(self, line: str) -> None:
-        if told := heard(line):
-            self._note(told)
-
-    def _note(self, text: str) -> None:
-        self.fleet.access.progress.note(self.host.name, text)
+        return self.end(steps, booting=booting)

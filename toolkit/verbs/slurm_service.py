@@ -105,7 +105,13 @@ class Scheduled:
         :raises Held: others have taken the node, or given it back, since we drained it.
         """
         name = node_name(self.host)
-        self._refuse_others(name)
+        node = self.site.look(name)
+        if stand(node, self.run_id) is not SlurmStand.OURS:
+            others = left_alone(node, self.run_id) or "it was given back to service"
+            raise SlurmHeld(
+                f"{self.host.name}: not rebooted: {others}",
+                hint="what was done before stands, and a reboot is owed: run again later",
+            )
         if not self.site.config.reboot_program:
             deliver.restart(self.inner, boot_id, wait_s=wait_s)
             return
@@ -116,12 +122,3 @@ class Scheduled:
         except ToolkitError:
             deliver.release(self.inner)
             raise
-
-    def _refuse_others(self, name: str) -> None:
-        node = self.site.look(name)
-        if stand(node, self.run_id) is not SlurmStand.OURS:
-            others = left_alone(node, self.run_id) or "it was given back to service"
-            raise SlurmHeld(
-                f"{self.host.name}: not rebooted: {others}",
-                hint="what was done before stands, and a reboot is owed: run again later",
-            )

@@ -89,6 +89,14 @@ def test_the_hosts_that_have_a_bundle_are_a_group() -> None:
     assert yaml.safe_load(text)["all"]["children"]["gdr_bundles"] == {"hosts": {"gpu002": None}}
 
 
+def test_a_group_whose_name_means_something_else_to_ansible_is_left_out() -> None:
+    text = written(Host("gpu1", groups=("all", "rack1", "gdr_bundles", "localhost")))
+    assert set(yaml.safe_load(text)["all"]["children"]) == {"gdr_bundles", "rack1"}
+    assert yaml.safe_load(text)["all"]["children"]["gdr_bundles"] == {"hosts": {}}
+    bare = inventory([Host("gpu1")], {"gpu1": "gpu1"})
+    assert yaml.safe_load(bare)["all"]["vars"] == {}
+
+
 def test_a_value_that_ansible_would_evaluate_is_refused() -> None:
     with pytest.raises(UsageError, match=r"gpu1: Ansible would take '.*' for a template"):
         written(Host("gpu1", key_file="/keys/{{ name }}"))

@@ -6,6 +6,7 @@ import json
 import shutil
 import stat
 import tempfile
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -110,6 +111,33 @@ def test_hosts_are_those_that_answered_and_root_needs_no_sudo(tmp_path: Path) ->
     assert {v["ansible_user"] for v in inventory["hosts"].values()} == {"root"}
     assert not any(v["ansible_become"] for v in inventory["hosts"].values())
     assert inventory["vars"] == {"gdr_profile": "peermem"}
+
+
+@pytest.mark.parametrize(
+    ("access", "expected"),
+    [
+        (Access(transport="local"), {"ansible_connection": "local", "ansible_become": True}),
+        (Access(transport="local", become=False),
+         {"ansible_connection": "local", "ansible_become": False}),
+        (Access(become=False), {"ansible_become": False, "ansible_ssh_private_key_file": "KEY"}),
+        (Access(), {"ansible_become": True, "ansible_ssh_private_key_file": "KEY"}),
+    ],
+)  # fmt: skip
+def test_the_way_that_was_said_is_the_one_that_ansible_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, access: Access, expected: dict[str, object]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = tmp_path / "ssh_config"
+    config.write_text("Host *\n  User ops\n")
+    one = Fleet((Host("gpu2", key_file="keys/id"),), nobody,
+                replace(access, ssh_config="ssh_config"))  # fmt: skip
+    well = [Outcome("gpu2", plan_node("gpu2", node({}), Want(), TODAY))]
+    folder = write_playbook(one, well, tmp_path / "out", profile="peermem", site="").folder
+    (found,) = yaml.safe_load((folder / "inventory.yml").read_text())["all"]["hosts"].values()
+    for key, value in expected.items():
+        assert found[key] == (str(tmp_path / "keys/id") if value == "KEY" else value)
+    args = found.get("ansible_ssh_common_args", "")
+    assert args.startswith(f"-F {config} ") or access.transport == "local"
 
 
 def test_what_a_site_wishes_goes_with_it(tmp_path: Path) -> None:

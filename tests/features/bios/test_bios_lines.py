@@ -8,7 +8,9 @@ from tests.unit.biosing import bios
 from toolkit.checks.firmware.bios_wanted import wanted
 from toolkit.compat.bios import BiosRole, shipped
 from toolkit.facts.firmware.bios_setting import match
-from toolkit.features.bios.plan_reading import BiosLine, LineState, ill, lines_of
+from toolkit.facts.firmware.redfish_bios import Bios
+from toolkit.facts.firmware.redfish_bmc import BmcRead, Trust
+from toolkit.features.bios.plan_reading import BiosLine, BiosReading, LineState, ill, lines_of
 from toolkit.want import Role
 
 SR_IOV = "SriovGlobalEnable"
@@ -31,6 +33,8 @@ def lines(
         ("Enabled", "Disabled", LineState.LEAVING, "Disabled"),
         ("Disabled", "Enabled", LineState.COMING, "Enabled"),
         ("Disabled", "Disabled", LineState.DIFFERS, ""),
+        ("Enabled", "Auto", LineState.AS_WANTED, "Auto"),
+        ("Disabled", "Off", LineState.DIFFERS, "Off"),
     ],
 )
 def test_a_line_tells_of_now_and_of_the_next_reset(
@@ -43,6 +47,20 @@ def test_a_line_tells_of_now_and_of_the_next_reset(
     assert line.wanted == "on or auto"
     assert line.why
     assert not line.read_only
+
+
+@pytest.mark.parametrize(
+    ("names", "title"),
+    [
+        (("Dell Inc.", "R750", "1.8.2"), "Dell Inc. R750, BIOS 1.8.2"),
+        (("", "R750", ""), "R750"),
+        (("", "", "1.8.2"), "BIOS 1.8.2"),
+        (("", "", ""), ""),
+    ],
+)
+def test_a_machine_is_called_by_what_its_bmc_tells(names: tuple[str, str, str], title: str) -> None:
+    about = BmcRead("192.0.2.9", Trust.CA)
+    assert BiosReading(about, Bios(*names), ()).machine == title
 
 
 def test_what_nothing_is_wanted_of_is_left_alone_and_what_is_not_there_is_told() -> None:

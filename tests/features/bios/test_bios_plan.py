@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace as Told
 from typing import Any
 
@@ -10,18 +11,16 @@ import pytest
 from tests.unit.biosing import CHOICES, CURRENT, bios, plan_wishes, planned
 from toolkit.checks.firmware.bios_wanted import wanted
 from toolkit.compat.bios import BiosRole
-from toolkit.errors import UsageError
 from toolkit.facts.firmware.redfish_bios import Attribute
 from toolkit.facts.firmware.redfish_registry import AttributeChoice, AttributeEntry
 from toolkit.facts.firmware.redfish_values import Meaning
-from toolkit.features.bios.plan import BiosPlan
+from toolkit.features.bios.plan import BiosPlan, Effect
 from toolkit.features.bios.plan_reading import BiosOutcome, back, before_of, joined, read_before
 from toolkit.features.bios.plan_wishes import (
     BiosRequest,
     BiosWish,
     BlockKind,
     allowed,
-    check_word,
     read_asked,
     satisfied,
 )
@@ -92,10 +91,12 @@ def test_a_read_only_attribute_names_what_closes_it() -> None:
 def test_a_lockdown_blocks_all_and_says_so() -> None:
     (blocked,) = planned(bios(closed=frozenset(CURRENT)), "dma-protection=off").blocked
     assert blocked.block is BlockKind.LOCKED
-    told = plan_wishes(
-        bios(), *read_asked("dma-protection=off").wishes, lockdown="its lockdown is on"
-    )
-    assert (told.passes, told.blocked[0].reason) == ((), "its lockdown is on")
+    assert blocked.reason == "every attribute is read-only at once, as under a lockdown"
+    for of in (bios(), bios(closed=frozenset(CURRENT))):
+        told = plan_wishes(of, *read_asked("dma-protection=off").wishes, lockdown="it is locked")
+        assert (told.passes, told.blocked[0].reason) == ((), "it is locked")
+    there = plan_wishes(bios(), *read_asked("above-4g=on").wishes, lockdown="it is locked")
+    assert (there.passes, there.blocked, there.content) == ((), (), 1)
 
 
 def test_what_is_pending_as_asked_is_owed_a_reset_and_not_sent_again() -> None:
@@ -149,6 +150,10 @@ def test_the_site_s_file_goes_before_the_role() -> None:
         str(k): v.word for k, v in wanted(Role.BARE_METAL, {"acs": "on", "smt": "off"}).items()
     }
     assert (found["acs"], found["smt"]) == ("on", "off")
+    site = wanted(Role.BARE_METAL, {"secure-boot": "on"})
+    assert BiosRole.SECURE_BOOT in site
+    asked = {each.setting for each in BiosRequest(profile=True).on(site)}
+    assert asked == {*site} - {BiosRole.SECURE_BOOT}, "it is changed by hand alone"
 
 
 def test_a_value_that_is_none_names_those_that_are() -> None:
@@ -174,6 +179,8 @@ def test_of_a_number_the_ends_that_are_told_are_named(
 def test_an_attribute_nobody_has_comes_with_those_that_are_near() -> None:
     (blocked,) = planned(bios(), "raw:PcieAspmL2=Disabled").blocked
     assert blocked.hint == "is it PcieAspmL1?"
+    (far,) = planned(bios(), "raw:Zyx=1").blocked
+    assert far.hint == "bios --verbose lists those that there are"
 
 
 def test_what_is_read_only_and_says_not_why_is_left_to_the_screens() -> None:
@@ -183,98 +190,6 @@ def test_what_is_read_only_and_says_not_why_is_left_to_the_screens() -> None:
         BlockKind.READ_ONLY, "KernelDmaProtection is read-only",
         "in the BIOS's own screens, if anywhere",
     )  # fmt: skip
-
-
-LONG = "z" * 61
-VENDORS = "; an attribute by its vendor's name is raw:NAME=VALUE"
-FORM = ": a setting and its value are SETTING=VALUE"
-EXAMPLE = "--set acs=off,aspm=off; or --set profile"
-SWITCH = "acs=on, off or auto; or the BIOS's own word with raw:NAME=VALUE"
-
-
-@pytest.mark.parametrize(
-    ("text", "said", "hint"),
-    [
-        pytest.param("abov-4g=on", "--set: no setting 'abov-4g'", f"is it above-4g?{VENDORS}",
-                     id="a-slip"),
-        pytest.param("ACS_=on", "--set: no setting 'ACS_'", f"is it acs or ats or aspm?{VENDORS}",
-                     id="in-capitals"),
-        pytest.param(f"{LONG}=on", f"--set: no setting '{LONG[:60]}'",
-                     f"settings: {', '.join(BiosRole)}{VENDORS}", id="nothing-near"),
-        pytest.param("acs=maybe", "--set: 'maybe' is no value of acs", SWITCH, id="no-switch"),
-        pytest.param(f"acs={LONG}", f"--set: '{LONG[:60]}' is no value of acs", SWITCH,
-                     id="a-long-word"),
-        pytest.param("acs", f"--set 'acs'{FORM}", EXAMPLE, id="no-value"),
-        pytest.param(" acs = ", f"--set 'acs ='{FORM}", EXAMPLE, id="an-empty-value"),
-        pytest.param("=off", f"--set '=off'{FORM}", EXAMPLE, id="no-name"),
-        pytest.param(LONG, f"--set '{LONG[:60]}'{FORM}", EXAMPLE, id="a-long-name"),
-        pytest.param("acs=on,acs=off", "--set names acs twice", "once will do", id="twice"),
-        pytest.param("payload.mrrs=1,payload.mrrs=2", "--set names payload.mrrs twice",
-                     "once will do", id="a-part-twice"),
-        pytest.param("raw:A=1,raw:A=1", "--set names A twice", "once will do", id="raw-twice"),
-        pytest.param(" , ", "--set names nothing", "--set acs=off, or --set profile",
-                     id="nothing"),
-        pytest.param(
-            "secure-boot=off",
-            "--set secure-boot: is a resource of its own with keys behind it, and not changed here",
-            "in the BIOS's own screens, or at the BMC: SecureBootEnable of "
-            "Systems/ID/SecureBoot, then a reset; with it on, modules must be signed: enrol",
-            id="by-hand",
-        ),
-    ],
-)  # fmt: skip
-def test_a_wish_that_makes_no_sense_is_refused_with_what_does(
-    text: str, said: str, hint: str
-) -> None:
-    with pytest.raises(UsageError) as refused:
-        read_asked(text)
-    assert (str(refused.value), refused.value.hint) == (said, hint)
-
-
-@pytest.mark.parametrize(
-    ("text", "asked", "said"),
-    [
-        ("profile", BiosRequest(profile=True), []),
-        ("acs=off", BiosRequest((BiosWish("off", BiosRole.ACS),)), ["acs=off"]),
-        (" acs = off ,, ", BiosRequest((BiosWish("off", BiosRole.ACS),)), ["acs=off"]),
-        (
-            "profile, payload.mrrs=4096B",
-            BiosRequest((BiosWish("4096B", BiosRole.PAYLOAD, "mrrs"),), profile=True),
-            ["payload.mrrs=4096B"],
-        ),
-        ("raw:Foo=a=b", BiosRequest((BiosWish("a=b", attribute="Foo"),)), ["Foo=a=b"]),
-        (
-            "payload=x,payload.mrrs=y",
-            BiosRequest((BiosWish("x", BiosRole.PAYLOAD), BiosWish("y", BiosRole.PAYLOAD, "mrrs"))),
-            ["payload=x", "payload.mrrs=y"],
-        ),
-        *(
-            (f"{each}=anything", BiosRequest((BiosWish("anything", each),)), [f"{each}=anything"])
-            for each in (
-                BiosRole.MMIO_WINDOW, BiosRole.PAYLOAD, BiosRole.LINK_SPEED,
-                BiosRole.NUMA_CLUSTERING, BiosRole.POWER_PROFILE, BiosRole.C_STATES,
-            )
-        ),
-    ],
-)  # fmt: skip
-def test_what_is_asked_is_read_wish_by_wish(text: str, asked: BiosRequest, said: list[str]) -> None:
-    assert read_asked(text) == asked
-    assert [str(each) for each in asked.wishes] == said
-
-
-@pytest.mark.parametrize("setting", [*BiosRole])
-def test_a_setting_that_is_more_than_a_switch_takes_any_word(setting: BiosRole) -> None:
-    valued = {
-        BiosRole.MMIO_WINDOW, BiosRole.PAYLOAD, BiosRole.LINK_SPEED, BiosRole.NUMA_CLUSTERING,
-        BiosRole.POWER_PROFILE, BiosRole.C_STATES,
-    }  # fmt: skip
-    for word in ("on", "off", "auto", "Enabled", "Disabled"):
-        check_word(setting, word, "x")
-    if setting in valued:
-        check_word(setting, "anything", "x")
-        return
-    with pytest.raises(UsageError, match="x: 'anything' is no value of"):
-        check_word(setting, "anything", "x")
 
 
 def test_a_plan_is_within_itself_and_not_within_less() -> None:
@@ -288,7 +203,9 @@ def test_a_plan_is_within_itself_and_not_within_less() -> None:
 
 def test_what_others_made_pending_since_is_not_within_what_was_agreed() -> None:
     agreed = planned(bios(), "dma-protection=off")
-    assert not planned(bios({"SriovGlobalEnable": "Disabled"}), "dma-protection=off").within(agreed)
+    now = planned(bios({"SriovGlobalEnable": "Disabled"}), "dma-protection=off")
+    assert not now.within(agreed)
+    assert now.within(now)
 
 
 def test_what_was_kept_brings_back_every_first_value() -> None:
@@ -300,6 +217,33 @@ def test_what_was_kept_brings_back_every_first_value() -> None:
         "SysProfile": "PerfPerWattOptimizedDapc",
         "PcieAspmL1": "Enabled",
     }
+
+
+def test_what_is_pending_already_brings_it_back_by_the_reset_that_is_owed() -> None:
+    kept = before_of("m", planned(bios(), "iommu=off").edits)
+    since = bios({"ProcVirtualization": "Enabled"}, ProcVirtualization="Disabled")
+    plan = plan_wishes(since, *back(kept))
+    assert ([each.name for each in plan.owed], plan.blocked) == (["ProcVirtualization"], ())
+
+
+def test_what_was_pending_is_what_it_goes_back_to_and_what_only_closed_is_not_kept() -> None:
+    edits = planned(bios({"MmioAbove4Gb": "Disabled"}), "above-4g=on").edits
+    effects = [Effect("A", "becomes read-only"), Effect("B", "x -> y", "x", "y")]
+    kept = before_of("m", edits, effects)
+    assert [(each.name, each.back) for each in kept.attributes] == [
+        ("MmioAbove4Gb", "Disabled"), ("B", "x"),
+    ]  # fmt: skip
+    nothing = replace(kept, attributes=(replace(kept.attributes[0], before=None, pending=None),))
+    assert back(nothing) == ()
+
+
+def test_of_a_journal_that_was_cut_what_can_be_read_is_taken() -> None:
+    rows = '[["A", "x", null, "y"], ["B", "x", null], "abcd", 3]'
+    kept = read_before(f'{{"machine": "m", "attributes": {rows}}}')
+    assert (kept.machine, [each.name for each in kept.attributes]) == ("m", ["A"])
+    assert read_before('{"attributes": 3}').attributes == ()
+    with pytest.raises(ValueError, match="no object"):
+        read_before("[1]")
 
 
 def test_what_two_passes_changed_twice_goes_back_to_before_the_first() -> None:

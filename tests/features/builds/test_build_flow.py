@@ -7,7 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.features.builds.building import Fakes, build_all, graph, of, printed, states, step, work
+from tests.features.builds.building import (
+    WHEN,
+    Fakes,
+    build_all,
+    graph,
+    of,
+    printed,
+    states,
+    step,
+    work,
+)
 from toolkit.built.delivery_cache import find, kept
 from toolkit.built.io.store import Store
 from toolkit.built.plan.model import BuiltFile, Part
@@ -16,7 +26,8 @@ from toolkit.features.builds.io.executor import WorkerLost
 from toolkit.features.builds.io.sandbox import SandboxJob
 from toolkit.features.builds.plan.graph import BlockedPart, BuildGraph
 from toolkit.features.builds.plan.outcome import BuildState, Need, NeedGraph
-from toolkit.features.builds.run.build import plan_builds
+from toolkit.features.builds.run.build import Logs, plan_builds
+from toolkit.rollout.runs import RunFolder
 
 OFED = step(Part.OFED, version="24.10")
 DRIVER = step(Part.DRIVER)
@@ -34,6 +45,38 @@ def test_each_part_is_built_after_those_that_it_rests_on(tmp_path: Path) -> None
     assert order[3] > order[1]
     assert fakes.upstream[PEERMEM.inputs.title] == [OFED.inputs.title, DRIVER.inputs.title]
     assert run.exit_code is ExitCode.OK
+
+
+def test_of_a_log_the_step_that_began_last_is_told_however_long_a_line_before_it(
+    tmp_path: Path,
+) -> None:
+    log = Logs(RunFolder(tmp_path, "build", WHEN)).begin("gdrdrv/2.4 for 6.1")
+    file = Path(log.path)
+    assert log.step() == "", "there is no log yet"
+    begun = b"= prepare.output ok x\n|y\n= make.output ok y"
+    file.write_bytes(begun)
+    assert [log.step(), log.step()] == ["prepare", ""]
+    long = b"\n" + b"x" * 70_000
+    file.write_bytes(begun + long)
+    assert [log.step(), log.step()] == ["make", ""]
+    file.write_bytes(begun + long + b"\n= gate.output ok z\n= pack.output ok z\n")
+    assert [log.step(), log.step()] == ["pack", ""]
+
+
+def test_a_log_that_is_written_elsewhere_tells_nothing_until_it_is_here(tmp_path: Path) -> None:
+    log = Logs(RunFolder(tmp_path, "build", WHEN), here=False).begin("gdrdrv/2.4 for 6.1")
+    assert (log.path, log.step()) == ("", "")
+
+
+def test_a_plan_says_which_build_of_the_cache_was_damaged(tmp_path: Path) -> None:
+    fakes = Fakes(tmp_path)
+    build_all(fakes, work(OFED))
+    (fakes.store.folder / OFED.inputs.digest / "make.log").write_bytes(b"other")
+    (made,) = plan_builds([work(OFED)], fakes.store).made
+    assert made.state is BuildState.PLANNED
+    assert "was damaged: make.log" in made.notes[0]
+    (again,) = plan_builds([work(OFED)], fakes.store).made
+    assert again.notes == ()
 
 
 def test_the_second_run_builds_nothing(tmp_path: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -14,10 +17,13 @@ from tests.features.builds.graphs import HERE, INSTALLED, step_of
 from tests.unit import grounds
 from tests.unit.grounds import MLNX, NVIDIA, Survey
 from toolkit.built.plan.model import Part
-from toolkit.errors import NoEvidence, Unsupported
+from toolkit.cli.options import Said
+from toolkit.errors import NoEvidence, Outcome, Unsupported, UsageError
+from toolkit.features.builds import cli
 from toolkit.features.builds.plan.outcome import Need
-from toolkit.features.builds.run.places import BuildPlace, gate_ground
-from toolkit.features.builds.run.run import graphs_for, needs_of_node, shared
+from toolkit.features.builds.run.places import BuildPlace, gate_ground, recipe
+from toolkit.features.builds.run.run import NodeNeeds, graphs_for, needs_of_node, shared
+from toolkit.verbs.access import Access
 
 INBOX: dict[str, Override] = {"dkms-status": ABSENT, "ofed-info": ABSENT, "rdma-modinfo": ABSENT}
 SECOND = "5.15.0-173-generic"
@@ -40,6 +46,36 @@ def test_a_node_says_what_it_needs(changes: dict[str, Override], need: tuple[str
     assert (found.driver, found.ofed) == need
     assert found.kernels == ("5.15.0-170-generic",)
     assert found.nodes == ("gpu001",)
+
+
+@pytest.mark.parametrize(
+    ("status", "driver", "ofed"),
+    [
+        pytest.param("nvidia/580.126.20: added\nnvidia/580.126.30: added\n", "580.126.16",
+                     "25.10-1.7.1", id="two-drivers-in-dkms"),
+        pytest.param(f"mlnx-ofed-kernel/{OFED}: added\nmlnx-ofed-kernel/1.1: added\n",
+                     "580.126.16", "25.10-1.7.1", id="two-ofeds-in-dkms"),
+    ],
+)  # fmt: skip
+def test_where_dkms_has_several_what_is_there_decides(status: str, driver: str, ofed: str) -> None:
+    (found,) = needs_of_node("gpu001", node({"dkms-status": status}), insist=True).needs
+    assert (found.driver, found.ofed) == (driver, ofed)
+
+
+def test_kernels_that_were_named_take_the_place_of_those_that_the_node_has() -> None:
+    found = needs_of_node("gpu001", node({"boot-entries": ABSENT}), ("5.1", "5.2"))
+    assert ([each.kernels for each in found.needs], found.remark) == ([("5.1",), ("5.2",)], "")
+
+
+def test_a_driver_below_usr_lib_is_the_one_that_modinfo_has_below_lib() -> None:
+    ofed = f"mlnx-ofed-kernel/{OFED}, {KERNEL}, x86_64: installed\n"
+    frames: dict[str, Override] = {"dkms-status": ofed, "dkms-confs": ""}
+    usual = node(frames)
+    for key in ("all-modinfo", "exports"):
+        if key in usual.frames:
+            moved = usual.text(key).replace("/lib/modules/", "/usr/lib/modules/")
+            (need,) = needs_of_node("gpu001", node({**frames, key: moved})).needs
+            assert dict(need.exports) == P2P
 
 
 def test_where_dma_buf_is_the_path_nothing_is_built_and_that_is_said() -> None:
@@ -123,6 +159,69 @@ def test_a_place_without_a_kernel_to_build_for_is_no_success(survey: Survey) -> 
     with pytest.raises(Unsupported, match="this machine: there are no kernel headers"):
         graphs_for(place, [Need()], (), "")
     assert graphs_for(place, [], (), "").works == ()  # nodes that could not be read say why
+
+
+def test_what_nodes_need_is_what_is_planned_for_the_words_that_were_said() -> None:
+    place = BuildPlace("here", "", "threads", lambda _: Survey().ground, lambda _: "")
+    work = graphs_for(place, [Need((grounds.KERNEL,), "9.9", "8.8")], (), "V=1").works[0]
+    found = {each.part: each.found for each in work.graph.blocked}
+    assert "driver 9.9" in found[Part.DRIVER]
+    assert "OFED 8.8" in found[Part.OFED]
+    work = graphs_for(place, [Need((grounds.KERNEL,))], (Part.DRIVER,), "V=1").works[0]
+    [step] = work.graph.steps
+    assert (step.inputs.part, step.inputs.flags) == (Part.DRIVER, "V=1")
+    assert step.inputs.recipe == recipe()
+
+
+@pytest.mark.parametrize(
+    ("said", "needs", "insist"),
+    [
+        ({}, [("1", "2", (("x", 1),)), ("1", "2", ())], False),
+        ({"driver": "1"}, [("1", "2", (("x", 1),)), ("1", "2", ())], False),
+        ({"driver": "9"}, [("9", "2", ()), ("9", "2", ())], False),
+        ({"ofed": "8"}, [("1", "8", (("x", 1),)), ("1", "8", ())], True),
+        ({"part": "peermem"}, [("1", "2", (("x", 1),)), ("1", "2", ())], True),
+    ],
+)
+def test_a_version_that_was_named_goes_before_that_of_the_nodes(
+    said: dict[str, str],
+    needs: list[tuple[str, str, tuple[tuple[str, int], ...]]],
+    insist: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    heard: list[object] = []
+    remarks: list[str] = []
+    both = tuple(Need(("k",), "1", "2", ("a",), exports=each) for each in ((("x", 1),), ()))
+    told = [
+        Outcome("a", NodeNeeds(both[:1])),
+        Outcome("b", NodeNeeds(both[1:], "b: as it is")),
+        Outcome("c", error=NoEvidence("c: no driver")),
+    ]
+
+    def needs_of(*words: object, **how: object) -> object:
+        heard.extend((words[2], how["insist"]))
+        return told
+
+    monkeypatch.setattr(cli, "open_fleet", lambda _: nullcontext())
+    monkeypatch.setattr(cli, "needs_of", needs_of)
+    session: Any = SimpleNamespace(
+        said=Said({"hosts": "a,b,c", "kernel": " k , ,k", **said}), folder=None,
+        remark=remarks.append,
+    )  # fmt: skip
+    asked = cli._request(session, Access())
+    assert [(e.driver, e.ofed, e.exports) for e in asked.needs] == needs
+    assert [each.host for each in asked.unread] == ["c"]
+    assert (heard, remarks) == ([("k",), insist], ["note: b: as it is"])
+
+
+@pytest.mark.parametrize(
+    ("word", "parts"),
+    [("", ()), (" driver , ,peermem", (Part.DRIVER, Part.PEERMEM)), ("gdrdrv", (Part.GDRDRV,))],
+)
+def test_parts_are_named_apart_by_commas(word: str, parts: tuple[Part, ...]) -> None:
+    assert cli._parts(Said({"part": word})) == parts
+    with pytest.raises(UsageError, match="no part 'cuda'"):
+        cli._parts(Said({"part": f"{word},cuda"}))
 
 
 def test_nodes_that_need_the_same_are_one_need() -> None:

@@ -16,6 +16,7 @@ from invoke.exceptions import Exit
 
 from tests.features.builds.building import KERNEL, WHEN, Fakes, printed, step, work
 from tests.invoked import gdr
+from toolkit.built.io.store import DAY_S, StoreRow
 from toolkit.built.plan.model import Part
 from toolkit.cli import Gdr, verbs
 from toolkit.errors import ExitCode, NoEvidence, Outcome, TransportError
@@ -25,8 +26,8 @@ from toolkit.features.builds.plan.graph import BlockedPart, BuildGraph
 from toolkit.features.builds.plan.outcome import BuildRun, Need, NeedGraph
 from toolkit.features.builds.run.build import run_builds
 from toolkit.features.builds.run.places import BuildPlace
-from toolkit.features.builds.run.run import BuildOptions, Surveyed
-from toolkit.features.builds.show import build_document, build_report
+from toolkit.features.builds.run.run import BuildOptions, NodeNeeds, Surveyed
+from toolkit.features.builds.show import build_document, build_report, listing
 from toolkit.report.table import Painter
 
 SCHEMA = json.loads((Path(__file__).parents[3] / "docs/build.schema.json").read_text())
@@ -114,6 +115,34 @@ def test_what_was_noted_is_told_and_control_characters_are_not(tmp_path: Path) -
     assert "\x1b" not in build_report(_run(fakes, work(OFED)), PLAIN)
 
 
+def test_of_what_was_refused_nothing_is_told_as_accepted(tmp_path: Path) -> None:
+    told = build_report(_mixed(tmp_path), PLAIN, verbose=True)
+    refused = told[told.index("refused  nvidia-fs") :].partition("\n\n")[0]
+    assert "accepted" not in refused
+
+
+@pytest.mark.parametrize(
+    ("size", "days", "shown"),
+    [
+        (99_999, 0.0, "100.0 kB  today"),
+        (100_000, 0.99, "0.1 MB  today"),
+        (1, 1.0, "0.0 kB  1 day ago"),
+        (1, 2.5, "0.0 kB  2 days ago"),
+        (1, -3.0, "0.0 kB  today"),
+    ],
+)
+def test_a_build_in_the_cache_is_listed_with_its_size_and_its_last_use(
+    size: int, days: float, shown: str
+) -> None:
+    about = (("package", "gdrdrv"), ("version", "2.4"), ("kernel", KERNEL))
+    row = StoreRow("ab" * 32, about, 1e9 - days * DAY_S, size)
+    line = listing([row], 1e9).split("\n")[1]
+    assert "  ".join(line.split("  ")[3:]).split() == shown.split()
+    assert line.startswith("abababababab  gdrdrv/2.4  ")
+    damaged = listing([StoreRow("cd" * 32, (), 0.0, 5)], 1e9).split("\n")[1]
+    assert damaged.split("  ")[:2] == ["cdcdcdcdcdcd", "cannot be read"]
+
+
 def test_files_are_told_where_more_is_asked_for(tmp_path: Path) -> None:
     run = _run(Fakes(tmp_path), work(OFED))
     assert "sha256" not in build_report(run, PLAIN)
@@ -131,7 +160,7 @@ def test_a_run_without_anything_to_build_says_so(tmp_path: Path) -> None:
 
 def test_the_document_keeps_its_schema_and_says_the_same(tmp_path: Path) -> None:
     run = _mixed(tmp_path)
-    unread: list[Outcome[object]] = [Outcome("gpu009", error=NoEvidence("gpu009: no driver"))]
+    unread: list[Outcome[NodeNeeds]] = [Outcome("gpu009", error=NoEvidence("gpu009: no driver"))]
     told = json.loads(
         json.dumps(build_document(run, run.exit_code, WHEN, cache="/c", unread=unread))
     )

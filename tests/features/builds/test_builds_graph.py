@@ -23,12 +23,13 @@ from tests.unit.grounds import (
     MLNX,
     NVIDIA,
     NVIDIA_FS,
+    OFED,
     OTHER,
     Package,
     Survey,
 )
 from toolkit.built.plan.model import Part
-from toolkit.facts.modules.build_env import Ground
+from toolkit.facts.modules.build_env import Ground, Provider
 from toolkit.features.builds.plan.graph import make_graph
 from toolkit.features.builds.run.places import make_order
 
@@ -56,6 +57,55 @@ def test_what_is_installed_is_taken_and_said() -> None:
     assert {step_of(graph, each).why for each in (Part.OFED, Part.DRIVER)} == {"as it is installed"}
     assert "0x9bfc92ad\tnvidia_p2p_get_pages\tnvidia\t" in step_of(graph, Part.DRIVER).exports
     assert "0xf6d59ac1\tib_register_peer_memory_client\tib_uverbs\t" in graph.steps[0].exports
+
+
+def test_ofed_alone_is_built_without_the_driver_and_the_driver_alone_without_ofed() -> None:
+    assert parts_of(graph_of(Survey().ground, Part.OFED)) == [Part.OFED]
+    alone = graph_of(Survey(packages=(NVIDIA,)).ground, Part.DRIVER)
+    assert (parts_of(alone), alone.blocked) == ([Part.DRIVER], ())
+
+
+def test_ofed_that_is_asked_for_by_name_is_built_though_it_is_installed() -> None:
+    [ofed] = graph_of(INSTALLED.ground, Part.OFED).steps
+    assert (ofed.given, ofed.why, ofed.source) == (False, "asked for", MLNX.folder)
+
+
+def test_ofed_that_is_installed_has_the_version_that_dkms_has_for_that_kernel() -> None:
+    others = (
+        f"mlnx-ofed-kernel/1.1, {OTHER}, x86_64: installed",
+        f"mlnx-ofed-kernel/2.2, {KERNEL}, x86_64: built",
+        f"gdrdrv/3.3, {KERNEL}, x86_64: installed",
+    )
+    survey = replace(INSTALLED, status=(*others, *INSTALLED.status), packages=(NVIDIA,))
+    ofed = step_of(graph_of(survey.ground), Part.OFED)
+    assert (ofed.given, ofed.inputs.version, ofed.inputs.package) == (True, OFED, MLNX.name)
+
+
+@pytest.mark.parametrize(("version", "given"), [(OFED, True), ("24.9", False)])
+def test_of_ofed_the_version_that_was_named_is_taken(version: str, given: bool) -> None:
+    survey = replace(INSTALLED, packages=(replace(MLNX, version="24.9"), MLNX, NVIDIA))
+    ofed = step_of(graph_of(survey.ground, ofed=version), Part.OFED)
+    assert (ofed.given, ofed.inputs.version) == (given, version)
+    assert given or ofed.why == "nothing is installed for this kernel"
+
+
+def test_of_a_driver_that_was_given_what_others_import_is_taken_in_order() -> None:
+    crcs = {"nvidia_p2p_put_pages": 2, "other": 3, "nvidia_p2p_get_pages": 1}
+    given = Provider("/x/nvidia.ko", "nvidia", DRIVER, "", crcs)
+    graph = make_graph(INSTALLED.ground, (KERNEL,), parts=(Part.PEERMEM,), given=given)
+    assert step_of(graph, Part.DRIVER).exports == (
+        "0x00000001\tnvidia_p2p_get_pages\tnvidia\tEXPORT_SYMBOL\t\n"
+        "0x00000002\tnvidia_p2p_put_pages\tnvidia\tEXPORT_SYMBOL\t\n"
+    )
+    again = replace(given, crcs=dict(sorted(crcs.items())))
+    same = make_graph(INSTALLED.ground, (KERNEL,), parts=(Part.PEERMEM,), given=again)
+    assert step_of(same, Part.PEERMEM).inputs == step_of(graph, Part.PEERMEM).inputs
+
+
+def test_an_unknown_kernel_is_no_kernel_whatever_of_ofed_is_wanted() -> None:
+    for ofed in ("", "inbox", "9.9"):
+        graph = make_graph(Survey().ground, ("6.99.0",), ofed=ofed)
+        assert (graph.steps, [each.kernel for each in graph.blocked]) == ((), ["6.99.0"])
 
 
 def test_what_is_asked_for_by_name_is_built_though_it_is_installed() -> None:

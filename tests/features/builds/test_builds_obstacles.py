@@ -43,6 +43,10 @@ RT = ("CONFIG_PREEMPT_RT=y", "CONFIG_MODVERSIONS=y")
             id="no-compiler",
         ),
         pytest.param(
+            Survey(compiler="", named=""), Part.OFED, "there is no compiler",
+            f"install gcc, which {KERNEL} was built with", id="no-compiler-nor-its-name",
+        ),
+        pytest.param(
             Survey(named="clang", compiler="gcc 12"), Part.OFED,
             f"kernel {KERNEL} was built by clang, which is not there", "install clang and lld",
             id="clang",
@@ -138,6 +142,57 @@ def test_obstacles(survey: Survey, part: Part, found: str, hint: str) -> None:
     assert blocked.found == found
     assert blocked.hint == hint
     assert blocked.kernel == KERNEL
+
+
+NO_OFED = f"nothing exports ib_register_peer_memory_client for kernel {KERNEL}, and no source of "
+HEADLESS = replace(INSTALLED, packages=(NVIDIA,), folders=("default",), empty=HERE)
+
+
+@pytest.mark.parametrize(
+    ("survey", "part", "versions", "found"),
+    [
+        pytest.param(Survey(packages=(NVIDIA,)), Part.OFED, {}, f"{NO_OFED}OFED is below /usr/src",
+                     id="ofed"),
+        pytest.param(Survey(packages=(NVIDIA,)), Part.OFED, {"ofed": "9.9"},
+                     f"{NO_OFED}OFED 9.9 is below /usr/src", id="a-version-of-ofed"),
+        pytest.param(HEADLESS, Part.OFED, {}, f"{NO_OFED}OFED is below /usr/src",
+                     id="ofed-that-is-installed-without-its-headers"),
+        pytest.param(replace(HEADLESS, inbox=True, folders=(), ofed=("0x1", "0x2")), Part.OFED, {},
+                     f"{NO_OFED}OFED is below /usr/src", id="ofed-above-the-kernels-own"),
+        pytest.param(Survey(), Part.DRIVER, {"driver": "9.9"},
+                     "no source of the driver 9.9 is below /usr/src", id="a-version-of-the-driver"),
+        pytest.param(Survey(), Part.NVIDIA_FS, {}, "no source of nvidia-fs is below /usr/src",
+                     id="nvidia-fs"),
+        pytest.param(Survey(packages=(MLNX, replace(NVIDIA, peermem=""))), Part.PEERMEM, {},
+                     f"the source of nvidia-peermem {DRIVER} is not below /usr/src: it comes with "
+                     "the driver's", id="a-driver-without-peermem"),
+    ],
+)  # fmt: skip
+def test_what_was_asked_for_by_name_and_has_no_source_is_told_by_that_name(
+    survey: Survey, part: Part, versions: dict[str, str], found: str
+) -> None:
+    blocked = blocked_of(graph_of(survey.ground, part, **versions), part)
+    assert blocked.found == found
+    hints = {
+        Part.DRIVER: f"there are those of {DRIVER}",
+        Part.NVIDIA_FS: "install the DKMS package of nvidia-fs",
+    }
+    assert blocked.hint.startswith(hints.get(part, "install"))
+
+
+@pytest.mark.parametrize(
+    ("survey", "part"),
+    [
+        pytest.param(Survey(named="clang", tools=f"{TOOLS} clang"), Part.OFED, id="clang-is-there"),
+        pytest.param(Survey(tools=TOOLS.replace("g++ ", "")), Part.DRIVER, id="no-c++-before-560"),
+        pytest.param(Survey(room_kb=1500 * 1024), Part.DRIVER, id="room-to-the-megabyte"),
+        pytest.param(Survey(packages=(MLNX, NVIDIA, NVIDIA_FS), room_kb=200 * 1024),
+                     Part.NVIDIA_FS, id="room-for-a-little-one"),
+    ],
+)  # fmt: skip
+def test_what_suffices_is_no_obstacle(survey: Survey, part: Part) -> None:
+    blocked = graph_of(survey.ground, part).blocked
+    assert not [each for each in blocked if each.part is part and "rests on" not in each.found]
 
 
 @pytest.mark.parametrize(

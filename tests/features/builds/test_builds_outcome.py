@@ -9,7 +9,7 @@ from hashlib import sha256
 
 import pytest
 
-from toolkit.built.plan.model import BuildFailure, Built, Inputs, Part
+from toolkit.built.plan.model import BuildFailure, Built, BuiltFile, Inputs, Part
 from toolkit.features.builds.plan.outcome import read_outcome, running
 
 INPUTS = Inputs(
@@ -41,6 +41,17 @@ def output(*frames: str, end: bool = True) -> str:
 
 STEPS = step("prepare") + step("make", "LD [M] nvidia-peermem.ko") + step("gate") + step("pack")
 WHOLE = output(STEPS, sent("nvidia-peermem.ko", MODULE), sent("Module.symvers", SYMVERS))
+
+
+def test_without_a_word_of_make_its_log_is_empty_and_a_file_that_was_not_sent_is_a_failure() -> (
+    None
+):
+    silent = STEPS.replace("= make.output ok x\n|LD [M] nvidia-peermem.ko\n", "")
+    came = read_outcome(output(silent, sent("nvidia-peermem.ko", MODULE)), INPUTS)
+    assert isinstance(came, Built)
+    assert came.file("make.log") == BuiltFile("make.log", b"")
+    lost = sent("nvidia-peermem.ko", MODULE).replace(" ok ", " failed:1 ", 1)
+    assert failure(output(STEPS, lost)).step == "pack"
 
 
 def failure(text: str) -> BuildFailure:

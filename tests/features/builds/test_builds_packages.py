@@ -56,6 +56,7 @@ def built(
 
 
 DRIVER = built(Part.DRIVER, "nvidia-current-open", nvidia_current_open=module("nvidia"))
+GDRDRV = built(Part.GDRDRV, "gdrdrv", "2.4", gdrdrv=module("gdrdrv"))
 OFED = built(Part.OFED, "mlnx-ofed-kernel", "24.10.0.7.0", ib_uverbs=module("ib_uverbs"))
 
 
@@ -89,6 +90,78 @@ def test_versions_sort_as_dpkg_sorts_them(
 
     words = ["dpkg", "--compare-versions", version(*older), "lt", version(*newer)]
     assert subprocess.run(words, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("revision", "epoch", "fits"),
+    [(0, 1, False), (1, 1, True), (99999, 2**32 - 1, True), (100000, 1, False),
+     (1, 0, False), (1, 2**32, False)],
+)  # fmt: skip
+def test_a_revision_and_a_time_are_those_that_a_package_can_have(
+    revision: int, epoch: int, fits: bool
+) -> None:
+    if fits:
+        assert Making(revision, epoch=epoch).day.year >= 1970
+        return
+    with pytest.raises(UsageError, match=f"revision {revision}, time {epoch}: no package can have"):
+        Making(revision, epoch=epoch)
+
+
+def test_ofed_alone_has_its_own_version() -> None:
+    assert contents([OFED]).upstream == "24.10.0.7.0"
+
+
+def test_a_module_that_does_not_name_itself_is_called_by_its_file() -> None:
+    told = {"license": "GPL", "vermagic": MAGIC}
+    (found,) = contents([built(nvidia_peermem=ko(told, {"module_layout": 1}))]).modules
+    assert (found.own_name, found.name) == ("nvidia_peermem", "nvidia-peermem.ko")
+
+
+def test_of_modules_that_two_builds_have_the_first_by_name_is_told() -> None:
+    one = built(nvidia_peermem=module("nvidia_peermem"), gdrdrv=module("gdrdrv"))
+    with pytest.raises(UsageError, match="two builds have the module gdrdrv"):
+        contents([one, replace(one, inputs=GDRDRV.inputs)])
+
+
+@pytest.mark.parametrize("kernel", ["6.1.0-a:b", "6.1.0-a..b"])
+def test_a_kernel_whose_name_would_leave_its_folder_is_refused(kernel: str) -> None:
+    with pytest.raises(UsageError, match=r"is no kernel release|cannot stand in a package's name"):
+        contents([built(kernel=kernel)])
+
+
+def test_nvidia_fs_is_no_module_of_the_drivers_family() -> None:
+    held = contents([built(Part.NVIDIA_FS, "nvidia-fs", "2.13", nvidia_fs=module("nvidia_fs"))])
+    assert rivals(held) == ("nvidia-fs", "nvidia_fs")
+
+
+def test_a_machine_that_neither_format_has_a_word_for_is_refused() -> None:
+    for of, word in ((deb, "no Debian architecture"), (rpm, "no architecture of rpm")):
+        with pytest.raises(UsageError, match=f"{word} is known for 'riscv64'"):
+            of.arch("riscv64")
+    assert (deb.arch("aarch64"), rpm.arch("aarch64")) == ("arm64", "aarch64")
+
+
+def test_a_spec_names_each_licence_once_and_in_order() -> None:
+    one, two, none = (
+        module(n, licence=lic) for n, lic in (("a", "GPL v2"), ("b", "GPL v2 "), ("c", ""))
+    )
+    held = contents([built(Part.GDRDRV, "gdrdrv", "2.4", a=one, b=two, c=none)])
+    text = rpm.spec(held, MAKING, (), {"pre": "true 100%\n", "post": "#!/bin/sh\nfalse\n"})
+    assert "\nLicense: GPL v2 and unknown\n" in text
+    assert "%pre -p /bin/sh\ntrue 100%%\n" in text
+    assert "%post -p /bin/sh\nfalse\n" in text
+
+
+@pytest.mark.parametrize(
+    ("package", "provides"),
+    [("nvidia-current-open", "nvidia-open-kernel-535.261.03"),
+     ("nvidia-current", "nvidia-kernel-535.261.03"), ("nvidia", "")],
+)  # fmt: skip
+def test_a_deb_provides_what_debians_driver_packages_ask_for(package: str, provides: str) -> None:
+    held = contents([built(Part.DRIVER, package, nvidia=module("nvidia"))])
+    (control,) = [e for e in deb.tree(held, MAKING, (), {}) if e.path == "DEBIAN/control"]
+    assert (f"\nProvides: {provides}\n" in control.data.decode()) is bool(provides)
+    assert ("\nProvides:" in control.data.decode()) is bool(provides)
 
 
 def test_the_digest_follows_the_bytes_and_the_builds() -> None:
@@ -138,6 +211,13 @@ def test_what_it_rests_on_is_told_where_it_does_not_bring_it() -> None:
     assert "rests on modules that it does not bring: ib_uverbs, nvidia" in notes(
         contents([built()])
     )
+
+
+def test_what_ofed_has_left_empty_is_told_before_it_takes_the_kernels_place() -> None:
+    irdma = module("irdma", description="irdma dummy kernel module")
+    told = notes(contents([built(Part.OFED, "mlnx-ofed-kernel", irdma=irdma)]))
+    assert "empty, and in the place of the kernel's own by OFED: irdma.ko" in told
+    assert not [each for each in notes(contents([OFED])) if each.startswith("empty")]
 
 
 def test_nvidias_own_licence_is_flagged_wherever_somebody_could_look() -> None:
@@ -304,7 +384,7 @@ def test_a_tarball_is_named_by_kernel_version_and_machine() -> None:
     held = contents([built(), DRIVER, OFED])
     making = replace(MAKING, revision=7)
     version = f"535.261.03+ofed24.10.0.7.0-7+g{held.digest}"
-    assert tarball.tar_version(held, making) == version
+    assert deb.version(held, making) == version
     assert tarball.tar_name(held, making) == f"gdr-modules-{KERNEL}_{version}_x86_64"
 
 

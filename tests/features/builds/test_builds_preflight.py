@@ -14,7 +14,7 @@ import pytest
 from tests.features.builds.graphs import INSTALLED, graph_of
 from toolkit.built.plan.model import Inputs, Part
 from toolkit.compat.reader import Compat, Confidence, shipped
-from toolkit.errors import ExitCode
+from toolkit.errors import ExitCode, UsageError
 from toolkit.facts.distros import Distro
 from toolkit.facts.modules.build_env import Ground, GroundKernel, Source
 from toolkit.facts.modules.ofed import OfedFolders
@@ -29,7 +29,7 @@ from toolkit.features.builds.plan.preflight import (
     foresee,
 )
 from toolkit.features.builds.run.places import BuildPlace
-from toolkit.features.builds.run.preflight import LaidHeaders, preflight
+from toolkit.features.builds.run.preflight import LaidHeaders, preflight, with_headers
 from toolkit.features.builds.run.run import Surveyed
 from toolkit.features.builds.show import preflight_document, preflight_report
 from toolkit.report.document import dumps
@@ -77,6 +77,80 @@ def step(part: Part, version: str, release: str, source: str = "") -> BuildStep:
 def one(found: Ground, asked: BuildStep, compat: Compat | None = None) -> Outlook:
     [outlook] = foresee(found, BuildGraph((asked,), ()), compat or shipped())
     return outlook
+
+
+GIVEN_OFED = replace(step(Part.OFED, "1", "6.1"), given=True)
+
+
+def test_parts_stand_in_the_order_of_kernels_and_of_what_rests_on_what() -> None:
+    found = ground("6.1")
+    kernel = found.kernels[0]
+    found = replace(found, kernels=(kernel, replace(kernel, release="6.0", config={})))
+    steps = (step(Part.PEERMEM, "1", "6.1"), step(Part.DRIVER, "1", "6.1"),
+             step(Part.GDRDRV, "1", "6.0"), GIVEN_OFED)  # fmt: skip
+    stopped = BlockedPart("6.1", Part.OFED, "no source", "install it")
+    outlooks = foresee(found, BuildGraph(steps, (stopped,)), shipped())
+    assert [(each.kernel, each.part) for each in outlooks] == [
+        ("6.0", Part.GDRDRV), ("6.1", Part.OFED), ("6.1", Part.DRIVER), ("6.1", Part.PEERMEM),
+    ]  # fmt: skip
+    assert "the configuration of 6.0 was not read" in [e.found for e in outlooks[0].reasons]
+    lines = preflight_report(Preflight(outlooks), Painter(coloured=False)).split("\n")
+    assert [line for line in lines if not line.startswith(" ")][:2] == ["6.0", "6.1"]
+    assert "  ofed: will not compile" in lines, "without a package there is no second blank"
+    assert "    next: install it" in lines
+    assert not [line for line in lines if line.rstrip().endswith("next:")]
+
+
+HERE = BuildPlace("this machine", "", "local", lambda _: ground("6.1"), lambda _: "")
+
+
+@pytest.mark.parametrize("word", ["headers", "sources"])
+def test_what_is_laid_above_a_ground_is_laid_on_this_machine_by_root_alone(
+    word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = (("a.deb",), ()) if word == "headers" else ((), ("a.deb",))
+    for place in (replace(HERE, here=False), replace(HERE, executor="dask://x:1")):
+        with (
+            pytest.raises(UsageError, match=f"--{word} are laid above a tree") as refused,
+            with_headers(place, *given),
+        ):
+            pass
+        assert refused.value.hint.endswith(f"or install the {word} there")
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(UsageError, match=f"--{word} needs root"), with_headers(HERE, *given):
+        pass
+    with with_headers(HERE, (), ()) as laid:
+        assert laid == LaidHeaders(HERE, (), ())
+
+
+def test_where_no_kernel_was_named_those_of_the_headers_are_meant() -> None:
+    asked = (Need(), Need(("5.0",)))
+    assert LaidHeaders(HERE, ("6.1",), ()).needs(asked) == (Need(("6.1",)), Need(("5.0",)))
+    assert LaidHeaders(HERE, (), ()).needs(asked) == asked
+
+
+def test_where_nothing_would_be_built_that_is_said() -> None:
+    assert preflight_report(Preflight(()), Painter(coloured=False)) == "\nnothing would be built"
+
+
+@pytest.mark.parametrize(
+    ("missing", "headers", "hint"),
+    [
+        (("Module.symvers",), "", "give the packages that they depend on too"),
+        (("Makefile", "include/config/auto.conf", "Module.symvers", "modpost"), "", "take others"),
+        (("Module.symvers",), "h", "take others"),
+        ((), "", "take others"),
+    ],
+)
+def test_headers_that_are_there_in_part_want_the_packages_beside_them(
+    missing: tuple[str, ...], headers: str, hint: str
+) -> None:
+    found = ground("6.1")
+    found = replace(found, kernels=(replace(found.kernels[0], missing=missing, headers=headers),))
+    for release, told in (("6.1", hint), ("6.99", "take others")):
+        stopped = BlockedPart(release, Part.OFED, "no headers", "take others")
+        (outlook,) = foresee(found, BuildGraph((), (stopped,)), shipped())
+        assert outlook.reasons[0].hint.startswith(told)
 
 
 @pytest.mark.parametrize(

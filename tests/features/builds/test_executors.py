@@ -14,13 +14,14 @@ import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError, wait
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from toolkit.errors import ExitCode, TransportError, UsageError
 from toolkit.features.builds.io.dask import DaskCluster
 from toolkit.features.builds.io.executor import WorkerLost
-from toolkit.features.builds.io.executors import open_crew
+from toolkit.features.builds.io.executors import Processes, open_crew
 
 ROOT = Path(__file__).parents[3]
 
@@ -44,6 +45,31 @@ def die(_: str) -> int:
 
 def fail(text: str) -> int:
     raise ValueError(text)
+
+
+def test_a_run_that_was_ended_begins_no_further_process() -> None:
+    crew = Processes(1, print)
+    crew.stop()
+    with pytest.raises(WorkerLost, match="the run was ended"):
+        crew.submit(square, 3).result()
+    crew.shutdown()
+
+
+@pytest.mark.parametrize(("spec", "encrypted"), [("tls://x:1", True), ("dask://x:1", False)])
+def test_dask_is_spoken_to_by_tls_where_that_was_said(
+    spec: str, encrypted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[tuple[str, int, bool]] = []
+    theirs: Any = object()
+
+    def opened(address: str, jobs: int, *, encrypted: bool) -> object:
+        heard.append((address, jobs, encrypted))
+        return contextlib.nullcontext(theirs)
+
+    monkeypatch.setattr("toolkit.features.builds.io.dask.open_dask", opened)
+    with open_crew(spec, 7, say=print) as crew:
+        assert crew is theirs
+    assert heard == [("x:1", 7, encrypted)]
 
 
 def test_processes_are_others_than_ours() -> None:

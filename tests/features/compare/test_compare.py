@@ -14,7 +14,16 @@ from tests.evidence.healthy_boot import ARGUMENTS
 from tests.features.compare.comparing import NAMES, PLAIN, WHEN, fleet, only
 from toolkit.checks.check import Status
 from toolkit.checks.judged import judge_node
-from toolkit.checks.outliers import ABSENT, ADDRESSES, VERDICT, Difference, Sheets
+from toolkit.checks.outliers import (
+    ABSENT,
+    ADDRESSES,
+    VERDICT,
+    Comparison,
+    Difference,
+    Kind,
+    Odd,
+    Sheets,
+)
 from toolkit.evidence import Evidence
 from toolkit.facts.comparables import TOPICS, Trait, traits
 from toolkit.facts.node.node import Node
@@ -329,3 +338,24 @@ def test_equal_sections_are_kept_once() -> None:
     sheets = Sheets(Want())
     one, two = (sheets.make(name, node({"hostname": name + "\n"})) for name in ("a", "b"))
     assert all(a is b for a, b in zip(one.sections, two.sections, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("unread", "said"),
+    [
+        (("driver", "check a"), "not read: driver, what is judged by a"),
+        (tuple(f"check {at}" for at in range(4)), "not read: what is judged by 0, 1, 2, 3"),
+        (tuple(f"check {at}" for at in range(5)), "not read: 5 checks"),
+    ],
+)
+def test_few_checks_that_were_not_read_are_named_and_many_are_counted(
+    unread: tuple[str, ...], said: str
+) -> None:
+    kind = Kind(("a", "b", "c"), ("b", "c"), (Odd(("a",), unread=unread),))
+    shown = text(Comparison((kind,), ("boot id",)), PLAIN).split("\n")
+    assert shown[1].strip() == said
+    assert shown[3:] == [
+        "1 more differs in nothing that could be read.",
+        "",
+        "each node has its own: boot id",
+    ]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.features.drift.test_drift import drift
 from tests.unit.planning import LITTLE_MEMLOCK, TRANSLATED, frames
-from toolkit.errors import Outcome, TransportError
+from toolkit.errors import ExitCode, Outcome, TransportError
 from toolkit.evidence import Evidence
 from toolkit.features.drift.cli import drift_node
 from toolkit.features.drift.plan import Cell, Drift, DriftLine, DriftStanding, DriftTopic
@@ -78,6 +78,22 @@ def test_a_host_out_of_reach_is_named_with_the_reason() -> None:
     shown = text([lost], PLAIN)
     assert "no route" in shown
     assert shown.endswith("0 of 1 nodes have drifted")
+
+
+def test_nodes_of_which_nothing_is_wanted_or_known_are_told_apart() -> None:
+    bare, cut = Drift(gpus=False), Drift(complete=False)
+    shown = text([Outcome("login1", bare), Outcome("gpu001", cut)], PLAIN)
+    assert shown == "cut off   gpu001\n\nno GPU    login1\n0 of 2 nodes have drifted"
+    assert (bare.exit_code, cut.exit_code) == (ExitCode.OK, ExitCode.UNREACHABLE)
+
+
+def test_a_name_of_several_words_stays_in_its_column_and_what_is_waived_says_so() -> None:
+    waived, none = Cell("8388608", DriftStanding.WAIVED), Cell()
+    names = {"locked memory of each service": False, f"/etc/{'x' * 18}": False}
+    for name, alone in (*names.items(), (f"/etc/{'x' * 19}", True)):
+        line = DriftLine(DriftTopic.PROPERTY, name, "unlimited", waived, none)
+        _, _, first, *_ = text([Outcome("gpu001", Drift((line,)))], PLAIN, verbose=True).split("\n")
+        assert ("waived: 8388608" in first) is not alone
 
 
 def test_what_a_node_says_does_not_steer_the_terminal() -> None:

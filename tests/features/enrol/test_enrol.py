@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.unit.enrolling import DER, OTHER, FirmwareNode, fleet_of, print_of
 from toolkit.errors import NoEvidence, Outcome, Unsupported, UsageError
-from toolkit.facts.firmware.secureboot import SecureBoot
+from toolkit.facts.firmware.secureboot import Enrolment, Mok, SecureBoot
 from toolkit.features.enrol.cli import enrol_lines
-from toolkit.features.enrol.plan import Enrolling, EnrolStanding, EnrolWish
+from toolkit.features.enrol.plan import Enrolling, EnrolStanding, EnrolWish, standing
 from toolkit.features.enrol.run import SAFE, look, make_password, request, revoke, script
 from toolkit.report.table import Painter
 from toolkit.verbs.access import Fleet
@@ -36,6 +37,37 @@ def one(outcomes: list[Outcome[Enrolling]]) -> Enrolling:
 
 def requested(fleet: Fleet, password: str = PASSWORD) -> list[Outcome[Enrolling]]:
     return request(fleet, look(fleet, DER), DER, password)
+
+
+UNKNOWN = Mok(True, True, True, SecureBoot.ON, "", "given", "f", Enrolment.NOT_ENROLLED)
+ENROLLED = replace(UNKNOWN, enrolment=Enrolment.ENROLLED)
+WAITING = replace(UNKNOWN, enrolment=Enrolment.PENDING)
+
+
+@pytest.mark.parametrize(
+    ("mok", "wish", "stands", "found"),
+    [
+        pytest.param(replace(WAITING, after=Enrolment.PENDING), EnrolWish.IMPORT,
+                     EnrolStanding.WAITS, "requested earlier", id="waited-before-it-was-asked"),
+        pytest.param(replace(UNKNOWN, after=Enrolment.PENDING), EnrolWish.IMPORT,
+                     EnrolStanding.WAITS, "requested now", id="asked-now"),
+        pytest.param(replace(ENROLLED, after=Enrolment.ENROLLED), EnrolWish.IMPORT,
+                     EnrolStanding.ENROLLED, "known to firmware", id="known-before"),
+        pytest.param(replace(ENROLLED, efi=False, shim=False), EnrolWish.LOOK,
+                     EnrolStanding.ENROLLED, "known to firmware", id="known-to-a-kernel-by-bios"),
+        pytest.param(replace(UNKNOWN, efi=False), EnrolWish.LOOK,
+                     EnrolStanding.NEEDLESS, "booted by BIOS", id="by-bios"),
+        pytest.param(ENROLLED, EnrolWish.REVOKE,
+                     EnrolStanding.ENROLLED, "enrolled already: mokutil --delete", id="too-late"),
+        pytest.param(UNKNOWN, EnrolWish.REVOKE,
+                     EnrolStanding.NEEDLESS, "nothing waited", id="nothing-to-revoke"),
+    ],
+)  # fmt: skip
+def test_where_a_certificate_stands(
+    mok: Mok, wish: EnrolWish, stands: EnrolStanding, found: str
+) -> None:
+    told = standing(mok, wish)
+    assert (told.standing, told.found.startswith(found)) == (stands, True)
 
 
 def test_looking_changes_nothing(made: Made) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.unit.enrolling import DER, FirmwareNode, fleet_of
+from toolkit.built.io.openssl import der_of
 from toolkit.errors import UsageError
-from toolkit.features.enrol.run import look, read_der, script
+from toolkit.features.enrol.run import look, script
 
 # How private keys in DER begin; the rest of each is not looked at.
 PRIVATE_KEYS = [
@@ -37,7 +38,7 @@ def test_a_private_key_is_never_sent_to_nodes(tmp_path: Path, key: bytes) -> Non
     path = tmp_path / "site.der"
     path.write_bytes(key)
     with pytest.raises(UsageError, match="is a private key, not a certificate"):
-        read_der(str(path))
+        der_of(path)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,7 @@ def test_what_is_no_certificate_is_one_sentence(tmp_path: Path, data: bytes) -> 
     path = tmp_path / "site.der"
     path.write_bytes(data)
     with pytest.raises(UsageError, match="is no certificate, neither PEM nor DER"):
-        read_der(str(path))
+        der_of(path)
 
 
 def test_of_a_file_with_key_and_certificate_the_certificate_alone_is_sent(tmp_path: Path) -> None:
@@ -64,4 +65,4 @@ def test_of_a_file_with_key_and_certificate_the_certificate_alone_is_sent(tmp_pa
         f"-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----\n"
         f"-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n"
     )
-    assert read_der(str(path)) == DER
+    assert der_of(path) == DER

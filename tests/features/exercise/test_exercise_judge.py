@@ -20,8 +20,9 @@ from toolkit.errors import ExitCode
 from toolkit.evidence import State
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.exercise import Kind, Measured, Role, Test
-from toolkit.features.exercise.plan_judge import JudgedTest, exit_code, judge
+from toolkit.features.exercise.plan_judge import JudgedTest, exit_code, judge, shown
 from toolkit.features.exercise.plan_proof import ProofState, by_nccl, by_ucx
+from toolkit.throughput.estimate import Unit
 
 PASS, FAIL, UNKNOWN, _ = Status
 FULL = 45900.0  # MB/s (2^20): 48.1 GB/s
@@ -64,12 +65,16 @@ def test_the_threshold_is_four_fifths(share: float, status: Status) -> None:
 def test_another_threshold_is_as_good() -> None:
     found = measured(HOST, table(HOST, FULL * 0.7))
     assert one(found, threshold=0.6).status is PASS
+    ratio = one(found).ratio or 0.0
+    assert one(found, threshold=ratio).status is PASS, "the bound itself is reached"
 
 
 def test_what_the_operator_expects_goes_before_the_prediction() -> None:
     found = measured(HOST, table(HOST, FULL / 2))
     assert one(found, wanted=20.0).status is PASS
     assert one(found, wanted=40.0).status is FAIL
+    shallow = measured(HOST_SHALLOW, table(HOST_SHALLOW, 26000))
+    assert one(shallow, wanted=0.1).ratio == one(shallow).ratio, "that is of deep tests"
 
 
 def test_another_port_that_moved_the_bytes_is_a_fallback_however_fast() -> None:
@@ -147,12 +152,20 @@ def test_one_message_in_flight_shows_acs_that_a_deep_queue_hides() -> None:
     assert shallow.suspect.startswith("ACS redirect: gpu2: 0000:17:00.0")
 
 
+def test_an_iommu_that_translates_is_a_suspect_at_either_end() -> None:
+    nodes = {**NODES, "gpu1": Node(captured("rocky"))}
+    [slow] = judge([measured(DEEP, table(DEEP, 500))], nodes)
+    assert (slow.status, slow.suspect) == (FAIL, "an IOMMU that translates")
+
+
 def test_host_memory_on_the_same_ports_tells_the_wire_from_the_gpu() -> None:
     slow = measured(DEEP, table(DEEP, FULL / 2))
     _, gpu = judge([measured(HOST, table(HOST, FULL)), slow], NODES)
     assert gpu.suspect.startswith("the way between GPU and HCA: host memory reaches 48.1 GB/s")
     _, wire = judge([measured(HOST, table(HOST, FULL / 2)), slow], NODES)
     assert wire.suspect == "the wire or the HCA: host memory is as slow"
+    _, alone = judge([measured(HOST, table(HOST, 0.0)), slow], NODES)
+    assert alone.suspect == "", "host memory came to nothing, which tells neither"
 
 
 def test_a_shallow_test_far_below_host_memory_fails_though_the_model_allows_it() -> None:
@@ -165,6 +178,8 @@ def test_a_shallow_test_far_below_host_memory_fails_though_the_model_allows_it()
     assert shallow.ratio > 0.8
     assert shallow.status is FAIL
     assert "ACS redirect does that" in shallow.suspect
+    near = [found[0], measured(SHALLOW, table(SHALLOW, 16000))]
+    assert judge(near, NODES)[1].status is PASS, "0.62 of host memory"
 
 
 def test_a_cable_that_errs_is_the_first_suspect() -> None:
@@ -245,6 +260,7 @@ def test_nothing_that_predicts_is_unknown_not_passed() -> None:
     [result] = judge([measured(HOST, table(HOST, FULL))], {})
     assert (result.status, result.ratio) == (UNKNOWN, None)
     assert result.value is not None
+    assert [shown(value, Unit.GBS) for value in (9.999, 10.0)] == ["10 GB/s", "10.0 GB/s"]
 
 
 def test_nccl_is_held_to_its_own_word() -> None:

@@ -99,6 +99,7 @@ def test_what_is_not_installed_is_not_run() -> None:
     assert "perftest is not installed on gpu2" in found.left_out
 
 
+ONE_GPU = GPUS.split("\n")[0]
 _NEAR = "CUDA_VISIBLE_DEVICES=GPU-near"
 _CUDA = "--use_cuda=0 --use_cuda_dmabuf"
 _PORT = "-d mlx5_0 -i 1 -F"
@@ -181,6 +182,8 @@ def test_ucx_and_nccl_are_tried_where_they_are() -> None:
     assert "UCX_TLS=rc,cuda_copy,gdr_copy" in settings_of(ucx, Role.SERVE), "no shared memory"
     nccl = [each for each in tests if each.kind is Kind.COLLECTIVE]
     assert [each.drive.host for each in nccl] == ["gpu1", "gpu2"]
+    single = view("gpu1", seen=look(tools=TOOLS + "all_reduce_perf /x\n", gpus=f"{ONE_GPU}\nno\n"))
+    assert any("fewer than two GPUs" in each for each in planned(single, single).left_out)
     assert "NCCL_P2P_DISABLE=1" in settings_of(nccl[0], Role.ALONE)
     assert "-g 2" in " ".join(words_of(nccl[0], Role.ALONE))
 
@@ -242,6 +245,8 @@ def test_a_port_that_is_down_is_no_rail() -> None:
     found = planned(view("gpu1", evidence.plus([frame("infiniband", text)])), view("gpu2"))
     assert found.tests == ()
     assert any("no port of gpu2 goes with the HCAs of gpu1" in each for each in found.left_out)
+    named = planned(view("gpu1"), view("gpu2"), ExerciseTerms(hca="mlx5_9"))
+    assert "no port of gpu2 goes with mlx5_9 of gpu1" in named.left_out[0]
 
 
 def test_bytes_bound_a_test_where_time_would_not() -> None:
@@ -250,7 +255,7 @@ def test_bytes_bound_a_test_where_time_would_not() -> None:
     words = words_of(test, Role.DRIVE)
     assert "-D" not in words
     assert words[words.index("-n") + 1] == str(test.iterations)
-    free = planned(view("gpu1"), view("gpu2"), ExerciseTerms(seconds=5, gigabytes=500)).tests[0]
+    free = planned(view("gpu1"), view("gpu2"), ExerciseTerms(seconds=5, gigabytes=250)).tests[0]
     assert free.iterations == 0
     assert "-D" in words_of(free, Role.DRIVE)
 
@@ -311,6 +316,10 @@ def test_soft_roce_is_tried_with_little() -> None:
     one, other = view("vm1", evidence), view("vm2", evidence)
     test = replace(planned(one, other).tests[0])
     assert (test.drive.hca, test.drive.gid, test.size, test.iterations) == ("rxe0", 1, 16384, 200)
+    first = replace(test, drive=replace(test.drive, gid=0))
+    for each, gid in ((test, "1"), (first, "0")):
+        words = words_of(each, Role.DRIVE)
+        assert words[words.index("-x") + 1] == gid
     assert Node(evidence).gids[1].address.ipv4_mapped is not None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -167,7 +167,7 @@ def shown() -> Iterator[str]:
                 kinds = f"{cell.measured}, {cell.predicted}, {cell.kind}"
                 yield f"  {page.nodes[one]} {page.nodes[other]}: {cell.figure}: {kinds}"
         yield from (f"{each}" for each in page.named)
-    yield from (str(asdict(each)) for each in page.falls)
+    yield from (str(each) for each in page.falls)
 
 
 def planned_shown() -> Iterator[str]:

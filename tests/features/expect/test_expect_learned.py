@@ -23,11 +23,12 @@ from toolkit.errors import LoginError
 from toolkit.evidence import Evidence
 from toolkit.expect import ExpectKey, read_expect
 from toolkit.facts.node.node import Node
-from toolkit.features.expect.cli import had_saved, text
+from toolkit.features.expect.cli import had_of, text
 from toolkit.groups import resolved
 from toolkit.hosts.host import NOTHING
 from toolkit.node.collect import probe_script
 from toolkit.verbs.doctor import examine_saved
+from toolkit.verbs.each import on_saved
 from toolkit.want import Want
 
 TODAY = date(2026, 11, 22)
@@ -97,7 +98,7 @@ ODD = {"node017", "node099", "node200"}
 
 @pytest.fixture(scope="module")
 def kinds(fleet: dict[str, Evidence]) -> tuple[Learned, ...]:
-    return learn([each.get() for each in had_saved(fleet.items())])
+    return learn([each.get() for each in on_saved(fleet.items(), had_of)])
 
 
 def test_two_hundred_nodes_are_three_kinds_whatever_they_are_called(
@@ -207,6 +208,43 @@ def test_two_boards_have_a_firmware_each() -> None:
     own = tomllib.loads(text((kind,), ()))["group"][0]["expect"]
     assert own["firmware"] == {"MT_0000000838": "28.43.2026", "MT_0000000884": "32.43.1014"}
     assert read_expect(own) == kind.expect
+
+
+def test_a_board_with_two_versions_has_no_firmware_that_a_file_could_name() -> None:
+    lines = INFINIBAND.replace("mlx5_1/fw_ver:28.43.2026", "mlx5_1/fw_ver:28.39.1002")
+    (kind,) = learn([of("gpu1", {"infiniband": lines})])
+    assert kind.expect[ExpectKey.FIRMWARE] is None
+
+
+@pytest.mark.parametrize(
+    ("key", "frames", "value"),
+    [
+        (ExpectKey.RATE, {"infiniband": INFINIBAND.replace("400 Gb", "2.5 Gb")}, 2.5),
+        (ExpectKey.LINK_LAYER, {}, "InfiniBand"),
+        (
+            ExpectKey.LINK_LAYER,
+            {"infiniband": INFINIBAND.replace("layer:InfiniBand", "layer:Ethernet", 1)},
+            None,
+        ),
+    ],
+)
+def test_one_value_is_one_that_all_of_a_node_have(
+    key: ExpectKey, frames: dict[str, Override], value: object
+) -> None:
+    (kind,) = learn([of("gpu1", frames)])
+    assert kind.expect[key] == value
+
+
+def test_a_quarter_of_a_machine_s_nodes_are_a_kind_and_fewer_are_not() -> None:
+    four = [of(f"gpu{n}", board=ONE_GPU if n < 2 else BOARD) for n in range(8)]
+    assert [len(each.hosts) for each in learn(four)] == [6, 2]
+    assert [len(each.hosts) for each in learn([*four, of("gpu8")])] == [9]
+
+
+def test_who_tells_of_no_gpus_at_all_is_a_kind_like_any_other() -> None:
+    (kind,) = learn([of("gpu1", {"pci": TIMEOUT}), of("gpu2", {"pci": TIMEOUT})])
+    assert kind.expect[ExpectKey.GPUS] is None
+    assert kind.hosts == ("gpu1", "gpu2")
 
 
 def test_what_is_written_is_read_as_what_was_learned(kinds: tuple[Learned, ...]) -> None:

@@ -9,10 +9,12 @@ import jsonschema
 import pytest
 
 from tests import invoked
+from tests.evidence.board import BOARD, GPUS
 from tests.evidence.build import node
 from tests.evidence.frames import DENIED
-from toolkit.errors import ExitCode, NoEvidence, UsageError
+from toolkit.errors import ExitCode, NoEvidence, ToolkitError, TransportError, UsageError
 from toolkit.facts.node.node import Node
+from toolkit.features.gate import cli
 from toolkit.features.gate.plan import Expected, alike, expected
 
 ROOT = Path(__file__).parents[3]
@@ -33,6 +35,41 @@ def test_every_gpu_port_bridge_and_module_of_the_path_has_its_rows() -> None:
     numbers = rows["Xid since boot"].wanted.split(",")
     assert "79" in numbers  # fallen off the bus
     assert "31" not in numbers  # an application's own fault
+
+
+def test_a_gpu_without_a_link_and_a_bridge_without_acs_have_no_row_for_it() -> None:
+    fenced = BOARD.but(GPUS[0], now=("2.5 GT/s PCIe", 0))
+    rows = {each.what for each in expected(Node(node(board=fenced)))}
+    every = {each.what for each in table()}
+    assert every - rows == {f"lanes of GPU {GPUS[0]}"}
+
+
+def test_of_several_rows_that_differ_the_first_by_its_text_is_told() -> None:
+    rows = [Expected("is", "c", what, "p", "1") for what in ("x", "b", "z")]
+    with pytest.raises(UsageError, match="two differs from one in 3 rows, such as b"):
+        alike({"one": (), "two": tuple(rows)})
+
+
+@pytest.mark.parametrize("hosts", [{}, {"gpu1": TransportError("gpu1: no route")}])
+def test_where_no_node_could_be_read_no_gate_is_written(
+    hosts: dict[str, ToolkitError], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli, "_evidence", lambda _: hosts)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    file = tmp_path / "gate.sh"
+    code = invoked.here(monkeypatch, "gate", "--hosts", "gpu1", "--out", str(file))
+    assert code == (ExitCode.UNREACHABLE if hosts else ExitCode.OK)
+    assert not file.exists()
+
+
+def test_a_gate_is_made_from_what_was_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    saved, file = tmp_path / "gpu1.txt", tmp_path / "gate.sh"
+    saved.write_text(node().dump())
+    assert invoked.here(monkeypatch, "gate", "--from", str(saved), "--out", str(file)) == 0
+    assert "# As gpu1.txt on " in file.read_text()
 
 
 def test_nodes_that_differ_have_no_gate_in_common() -> None:

@@ -13,7 +13,15 @@ from toolkit.errors import UsageError
 from toolkit.features.history.cli import history_table, row_of, run_lines, runs_document, runs_table
 from toolkit.report.table import Painter
 from toolkit.rollout.claims import claim
-from toolkit.rollout.history import PastRun, RunState, Unread, history_of, read_run, read_runs
+from toolkit.rollout.history import (
+    PastRun,
+    RunState,
+    Unread,
+    history_of,
+    read_run,
+    read_runs,
+    verify_runs,
+)
 from toolkit.rollout.journal import FILE, About, Event, Journal
 from toolkit.verbs.cli.plan import as_reached
 from toolkit.verbs.rollback import undoing
@@ -73,8 +81,9 @@ def test_hosts_are_where_they_were_left(run: PastRun) -> None:
 def test_a_run_whose_controller_died_is_broken_off_and_one_that_lives_is_running(
     tmp_path: Path,
 ) -> None:
-    write(tmp_path, *EVENTS)
-    assert read_run(tmp_path, ID).state is RunState.BROKEN_OFF
+    write(tmp_path, *EVENTS, Event("gpu3", "begun"))
+    died = read_run(tmp_path, ID)
+    assert (died.state, died.open, died.left) == (RunState.BROKEN_OFF, ("gpu3",), ())
     with claim(tmp_path, ID, "op@here", ["gpu1"], alone=True):
         assert read_run(tmp_path, ID).state is RunState.RUNNING
 
@@ -136,6 +145,10 @@ def test_the_history_of_a_host_has_the_runs_it_was_part_of(tmp_path: Path) -> No
     assert [each.id for each in history_of(tmp_path, ["gpu4"])] == [ID]
     assert len(list(history_of(tmp_path, ["gpu1", "gpu4"]))) == 2
     assert list(history_of(tmp_path, ["gpu9"])) == []
+    for day in (28, 23, 25, 24, 27):
+        write(tmp_path, name=f"2026-11-{day}T08-00-00-provision")
+    for told in (list(read_runs(tmp_path)), list(verify_runs(tmp_path))):
+        assert [each.id[8:10] for each in told] == ["28", "27", "25", "24", "23", "22", "21"]
 
 
 def test_undoing_takes_back_newest_first_and_only_what_was_touched(run: PastRun) -> None:

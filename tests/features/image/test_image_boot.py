@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import stat
 import sys
 from base64 import b64decode
@@ -24,6 +25,7 @@ from toolkit.features.image.boot.folder import PLACE, one_time
 from toolkit.features.image.boot.qemu import (
     Accelerator,
     Direct,
+    QemuMachine,
     Uefi,
     accelerator,
     boots_by_bios,
@@ -149,6 +151,65 @@ def test_a_root_boots_its_newest_kernel_that_has_an_initramfs(tmp_path: Path) ->
     assert given.kernel.read_text() == "k10"
     assert given.arguments.startswith("console=ttyS0 rodata=off iommu=pt root=UUID=")
     assert "fstab=no" in given.arguments
+
+
+def test_what_a_root_says_for_the_kernel_is_read_in_the_order_of_its_files(
+    tmp_path: Path,
+) -> None:
+    root = _root(tmp_path / "root")
+    for name, text in (
+        ("z.cfg", 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX last"\n'),
+        (
+            "b.cfg",
+            'GRUB_CMDLINE_LINUX_DEFAULT=quiet\nGRUB_CMDLINE_LINUX="${GRUB_CMDLINE_LINUX} b"\n',
+        ),
+        ("y.txt", "GRUB_CMDLINE_LINUX=none\n"),
+        ("c.cfg", 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX $NOBODY c"\n'),
+    ):
+        (root / "etc/default/grub.d" / name).write_text(text)
+    assert arguments(root) == "console=ttyS0 ro rodata=off iommu=pt b  c last quiet"
+    (root / "etc/kernel").mkdir()
+    (root / "etc/kernel/cmdline").write_text(" ro pci=realloc\n\n")
+    assert arguments(root) == "ro pci=realloc"
+    (root / "etc/kernel/cmdline").write_text("\n")
+    assert arguments(root).startswith("console=ttyS0")
+    shutil.rmtree(root / "etc/default/grub.d")
+    usual = "GRUB_CMDLINE_LINUX_DEFAULT=quiet\nGRUB_CMDLINE_LINUX=ro\n"
+    for text, said in ((usual, "ro quiet"), ("GRUB_CMDLINE_LINUX_DEFAULT=\n", "")):
+        (root / "etc/default/grub").write_text(text)
+        assert arguments(root) == said
+
+
+def test_the_newest_kernel_by_its_numbers_is_the_one_that_is_booted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(throwaway, "throw_away_disk", lambda *_: None)
+    root = _root(tmp_path / "root")
+    machine = QemuMachine(root, "raw", tmp_path, 1, tmp_path, tmp_path)
+    made = boot._without_loader(root, machine, Silent()).direct
+    assert made is not None
+    assert made.kernel.read_text() == "k10"
+
+
+@pytest.mark.parametrize("least", [True, False])
+def test_a_boot_needs_a_folder_to_write_to_and_room_for_a_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, least: bool
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda _: "/usr/bin/x")
+    monkeypatch.setattr(throwaway, "refuse_little_room", lambda *_: None)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    boot.refuse_early(0.0, 128)
+    if least:
+        with pytest.raises(UsageError, match="with 127 MB of memory is none"):
+            boot.refuse_early(0.0, 127)
+        return
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "none"))
+    with pytest.raises(UsageError, match="none: no folder to write to"):
+        boot.refuse_early(0.0, 128)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("os.access", lambda *_: False)
+    with pytest.raises(UsageError, match="no folder to write to"):
+        boot.refuse_early(0.0, 128)
 
 
 def test_a_link_of_the_root_leads_nowhere_here(tmp_path: Path) -> None:

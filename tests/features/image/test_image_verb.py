@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -13,17 +15,19 @@ from tests.evidence.healthy_boot import grub
 from tests.unit.imaging import image
 from tests.unit.judged import TODAY
 from toolkit.cli.options import Said
-from toolkit.errors import UsageError
+from toolkit.errors import ExitCode, UsageError
 from toolkit.evidence import Evidence
 from toolkit.features.image import cli as imaging
 from toolkit.features.image.io.chroot import ChrootTransport
 from toolkit.features.image.io.media import ImageSource, Medium
-from toolkit.features.image.run import Image, ImageRequest, chosen_kernels
+from toolkit.features.image.run import Image, ImageRequest, MadeImage, chosen_kernels
 from toolkit.progress import Silent
 from toolkit.rollout.runs import RunFolder
+from toolkit.ssh.local import LocalTransport
 from toolkit.want import Want
 
 NEWER, STRAY = "6.1.0-49-amd64", "6.9.0-gone"
+NO_IMAGE = kernel_block(KERNEL).replace("image\n", "")
 
 
 @pytest.mark.parametrize(
@@ -91,6 +95,7 @@ def asked(tmp_path: Path) -> ImageRequest:
         pytest.param("default", (KERNEL,), id="of-the-menu-though-another-is-newer"),
         pytest.param(NEWER, (NEWER,), id="named"),
         pytest.param(f"{NEWER},{KERNEL},{NEWER}", (KERNEL, NEWER), id="named-twice"),
+        pytest.param(f" {NEWER} ,, {KERNEL}", (KERNEL, NEWER), id="apart-by-blanks-too"),
     ],
 )
 def test_kernels(tree: Tree, asked: ImageRequest, said: str, kernels: tuple[str, ...]) -> None:
@@ -104,6 +109,72 @@ def test_without_a_menu_the_newest_is_the_default(
     bare = image({"kernels": blocks, "boot-entries": ""})
     monkeypatch.setattr("toolkit.features.image.run.collect", lambda _: bare)
     assert chosen_kernels(Image(Path("golden")), "default", asked) == (NEWER,)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "entries", "chosen"),
+    [
+        pytest.param(kernel_block(KERNEL), grub(kernels=(NEWER,)), KERNEL, id="gone-from-the-menu"),
+        pytest.param(
+            NO_IMAGE + NO_IMAGE.replace(KERNEL, NEWER), "", NEWER,
+            id="none-can-be-booted",
+        ),
+        pytest.param(
+            kernel_block(KERNEL) + NO_IMAGE.replace(KERNEL, NEWER), "", KERNEL,
+            id="the-newest-cannot-be-booted",
+        ),
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("tree")
+def test_the_default_is_one_that_is_there_and_can_be_booted_where_any_can(
+    asked: ImageRequest, monkeypatch: pytest.MonkeyPatch, blocks: str, entries: str, chosen: str
+) -> None:
+    found = image({"kernels": blocks, "boot-entries": entries})
+    monkeypatch.setattr("toolkit.features.image.run.collect", lambda _: found)
+    assert chosen_kernels(Image(Path("golden")), "default", asked) == (chosen,)
+
+
+@pytest.mark.parametrize("said", ["all", "default", "", STRAY])
+def test_where_no_kernel_can_be_booted_or_built_for_none_is_chosen(
+    tree: Tree, asked: ImageRequest, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    bare = image({"kernels": f"@{STRAY}\n", "boot-entries": ""})
+    monkeypatch.setattr("toolkit.features.image.run.collect", lambda _: bare)
+    with pytest.raises(UsageError, match="golden: its kernels cannot be booted") as refused:
+        chosen_kernels(Image(Path("golden")), said, asked)
+    assert refused.value.hint == f"it has {KERNEL}, {NEWER}, {STRAY}"
+
+
+def test_a_root_is_read_as_it_lies_there_and_a_staged_one_where_it_is_worked_on(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    lies = Image(tmp_path / "link").reader(KERNEL)
+    assert (lies.name, lies._root, lies._kernel) == (
+        str(tmp_path / "link"), str(tmp_path.resolve()), KERNEL,
+    )  # fmt: skip
+    ground = LocalTransport("here")
+    staged = Image(Path("golden"), SimpleNamespace(root=Path("/x"), ground=ground)).reader()  # type: ignore[arg-type] # a fake
+    assert (staged.name, staged._root, staged._kernel) == ("golden", "/x", "-")
+    assert staged._ground is ground
+
+
+@pytest.mark.parametrize(
+    ("after", "left", "code"),
+    [
+        (ExitCode.OK, None, ExitCode.OK),
+        (ExitCode.OK, "a plan", ExitCode.PENDING),
+        (ExitCode.FAILED, None, ExitCode.FAILED),
+        (ExitCode.UNKNOWN, "a plan", ExitCode.UNKNOWN),
+    ],
+)
+def test_an_image_ends_with_what_its_checks_say_then_with_what_is_left(
+    after: ExitCode, left: str | None, code: ExitCode
+) -> None:
+    last: Any = SimpleNamespace(
+        planned=SimpleNamespace(judged=SimpleNamespace(exit_code=after)), left=left
+    )
+    assert MadeImage(last, last).exit_code is code
 
 
 @pytest.mark.parametrize("said", ["5.0", STRAY, f"{KERNEL},5.0"])

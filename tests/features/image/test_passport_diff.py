@@ -68,6 +68,26 @@ SECOND = replace(BORN.kernels[0], release=NEXT_KERNEL)
             id="order-of-arguments",
         ),
         pytest.param(
+            replace(BORN, kernels=(replace(BORN.kernels[0], image=None),)),
+            [Unlike(DiffKind.KERNEL, KERNEL, "image", f"sha256 {sha(1)}",
+                    "")],
+            id="a-kernel-without-its-image",
+        ),
+        pytest.param(
+            peer(replace(PEER, crcs="")),
+            [Unlike(DiffKind.MODULE, "nvidia_peermem", "symbol versions", f"sha256 {PEER.crcs}",
+                    "", KERNEL)],
+            id="without-symbol-versions",
+        ),
+        pytest.param(
+            peer(replace(PEER, name="other")),
+            [
+                Unlike(DiffKind.MODULE, "nvidia_peermem", "", "there", "", KERNEL),
+                Unlike(DiffKind.MODULE, "other", "", "", "there", KERNEL),
+            ],
+            id="a-module-less-and-one-more",
+        ),
+        pytest.param(
             replace(BORN, kernels=(*BORN.kernels, SECOND)),
             [Unlike(DiffKind.KERNEL, NEXT_KERNEL, "", "", "there")],
             id="a-kernel-more",
@@ -107,6 +127,11 @@ def test_what_differs_is_named(other: Passport, found: list[Unlike]) -> None:
     lines = text("a.json", "b.json", found, Painter(False)).split("\n")
     assert all(len(line) <= WIDTH for line in lines)
     assert all(row.name in "\n".join(lines) for row in found)
+
+
+def test_two_that_tell_no_arguments_differ_in_none() -> None:
+    untold = replace(BORN, arguments=None)
+    assert [*unlike(untold, replace(untold))] == []
 
 
 @pytest.mark.parametrize(("length", "lines"), [(22, 1), (23, 2)])

@@ -106,6 +106,20 @@ def test_it_has_the_arguments_of_the_kernel_that_boots_next() -> None:
     assert (untold.default, untold.arguments) == ("", None)
 
 
+def test_what_a_kernel_or_a_module_does_not_have_is_told_as_nothing() -> None:
+    plain = sent(PEER, ko(INFO, {}))
+    bare = f"@{KERNEL}\nmodule {PEER}\n@6.1\n"
+    found = made(
+        {**PARTS, "passport-kernels": bare, "passport-elf": plain}, {"os-release": "ID=arch\n"}
+    )
+    assert found.system == "arch"
+    kernel, last = found.kernels
+    assert (last.release, last.image, last.modules) == ("6.1", None, ())
+    assert kernel.image is None
+    assert (kernel.modules[0].crcs, kernel.modules[0].needs) == ("", ())
+    assert [each.path for each in found.files] == sorted([IMAGE, CORE, LOAD])
+
+
 @pytest.mark.parametrize(
     ("key", "text", "error", "why"),
     [

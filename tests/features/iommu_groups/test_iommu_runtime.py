@@ -129,6 +129,10 @@ def test_what_has_its_domain_already_is_left_alone() -> None:
             id="given-away",
         ),
         pytest.param(
+            node(replace(HCA, driver="mlx5 core")), IDENTITY, Kind.HOLDER,
+            "only network cards are taken from theirs", id="a-driver-of-no-name",
+        ),
+        pytest.param(
             node(replace(HCA, functions=4)), IDENTITY, Kind.GUEST, "4 virtual functions",
             id="virtual-functions",
         ),
@@ -193,12 +197,19 @@ def test_what_stands_in_the_way_is_named(
 def test_what_depends_on_other_devices_does_not_matter() -> None:
     busy = depends(
         users=(User(7, "python3", 1000, "alice", ("/dev/nvidia0",)),),
-        ways=(ELSEWHERE, Way("route", "default", "eno1")),
+        ways=(
+            *(ELSEWHERE, Way("route", "default", "eno1"), Way("server", "127.0.0.1", "lo")),
+            Way("server", "10.0.0.6", "team0"),
+        ),
+        nets={**NETS, "team0": Net("team0", (), ("bond1",)), "bond1": Net("bond1", (), ("team0",))},
         mounts=(Mount("nfs4", "/n", "fs:/n", "rw,proto=tcp"),),
     )
-    assert told(node(holding=busy)) == []
+    other = CarriedDevice("block", "sda", "/sys/devices/pci0000:00/0000:00:17.0/ata1/sda")
+    assert told(node(holding=busy, carried=(NET, RDMA, other))) == []
     unknown = depends(ways=(Way("session", "192.0.2.1", "wg9"),))
     assert told(node(carried=(), holding=unknown)) == [], "nothing hangs on it"
+    (local,) = switches(node(holding=depends(ways=())), IDENTITY, ssh=False)
+    assert local.ready, "there is no session of ours to be cut"
 
 
 def test_from_dma_to_dma_fq_nobody_has_to_let_go() -> None:
@@ -206,12 +217,16 @@ def test_from_dma_to_dma_fq_nobody_has_to_let_go() -> None:
     switch = one(node(HCA, GPU, domain=DMA, holding=busy, kernel="5.15.0-100-generic"), DMA_FQ)
     assert switch.ready
     assert switch.word == "12/DMA-FQ/0000:19:00.0=,0000:1a:00.0="
+    back_to = one(node(domain=DMA))
+    assert (back_to.live, back_to.word) == (False, "12/identity/0000:19:00.0=mlx5_core")
 
 
 def test_without_names_the_groups_of_hcas_are_meant() -> None:
     gpu = Group("13", DMA_FQ, True, (GPU,))
     both = replace(node(), groups=(*node().groups, gpu))
     assert [each.group.number for each in switches(both, IDENTITY, ssh=True)] == ["12"]
+    with pytest.raises(Unsupported, match=r"^0000:77:00\.0 is in no IOMMU group"):
+        switches(both, IDENTITY, ("0000:ff:00.0", "0000:77:00.0"), ssh=True)
     with pytest.raises(Unsupported, match=r"0000:ff:00\.0 is in no IOMMU group"):
         switches(both, IDENTITY, ("0000:ff:00.0",), ssh=True)
 

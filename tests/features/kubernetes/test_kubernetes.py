@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,8 @@ def test_labels_and_taints_are_data() -> None:
         pytest.param({"select": "a b=c"}, "'a b=c' is no label", id="label"),
         pytest.param({"select": "rack==1"}, "'rack==1' is no label", id="label-value"),
         pytest.param({"tolerate": "gpu:Never"}, "'gpu:Never' is no taint", id="effect"),
+        pytest.param({"tolerate": "a b:NoExecute"}, "'a b:NoExecute' is no taint", id="taint"),
+        pytest.param({"tolerate": "gpu=b=c"}, "'gpu=b=c' is no taint", id="taint-value"),
     ],
 )
 def test_what_kubernetes_would_not_take_is_refused(said: dict[str, str], refused: str) -> None:
@@ -119,6 +122,7 @@ def test_what_is_too_large_for_a_cluster_is_refused(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(plan, "PARTS", 2)
     with pytest.raises(UsageError, match="a bundle of 2 MiB is no load for a cluster's API server"):
         in_parts("bundle", ("x" * 99 + "\n") * 30_000)
+    assert len(in_parts("bundle", ("x" * 99 + "\n") * 18_000)) == 2
 
 
 def test_bytes_that_yaml_would_change_are_refused() -> None:
@@ -201,10 +205,11 @@ def test_manifests_go_to_standard_output(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_a_folder_with_others_manifests_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "mine.yml").write_text("kind: Pod\n")
-    with pytest.raises(UsageError, match=r"holds mine\.yml already"):
+    for name in ("mine.yml", "more.yaml", "also.yaml"):
+        (tmp_path / name).write_text("kind: Pod\n")
+    with pytest.raises(UsageError, match=r"holds also\.yaml already"):
         write_manifests(reading_manifests(TERMS), tmp_path)
-    assert [each.name for each in tmp_path.iterdir()] == ["mine.yml"]
+    assert len([*tmp_path.iterdir()]) == 3
 
 
 def test_manifests_go_into_a_folder_in_the_order_in_which_they_are_applied(
@@ -214,6 +219,25 @@ def test_manifests_go_into_a_folder_in_the_order_in_which_they_are_applied(
     names = [Path(line).name for line in capsys.readouterr().out.split()]
     assert names == sorted(each.name for each in (tmp_path / "made").iterdir())
     assert names[0] == "10-namespace.yaml"
+
+
+def test_a_document_holds_the_manifests_and_nothing_stands_beside_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    kubernetes("--image", IMAGE, "--json")
+    told = json.loads(capsys.readouterr().out)["manifests"]
+    assert [each["path"] for each in told] == [None] * 4
+    assert yaml.safe_load(told[0]["text"])["kind"] == "Namespace"
+
+
+@pytest.mark.parametrize("option", ["from", "serial", "cluster", "kubeconfig", "context"])
+def test_what_is_about_bundles_is_nothing_to_the_probe(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kubernetes("--image", IMAGE, f"--{option}", "1")
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert f"--{option} is about bundles, and the probe needs none" in told.err
 
 
 def test_without_an_image_nothing_is_rendered(capsys: pytest.CaptureFixture[str]) -> None:

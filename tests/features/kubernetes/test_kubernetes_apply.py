@@ -73,8 +73,10 @@ def test_jobs_are_numbered_by_batches() -> None:
 
 def test_names_of_jobs_fit_into_labels_whatever_the_node_is_called() -> None:
     long = ".".join(["a" * 63] * 3)
-    names = {NodeBundle(name, "x\n").name for name in (long, long + "b", "gpu.7", "gpu-7")}
-    assert len(names) == 4
+    cut = "a" * 35 + ".b"
+    names = {NodeBundle(name, "x\n").name for name in (long, long + "b", "gpu.7", "gpu-7", cut)}
+    assert len(names) == 5
+    assert not [name for name in names if "--" in name]
     assert all(re.fullmatch(r"[a-z0-9][a-z0-9-]{0,56}[a-z0-9]", name) for name in names)
 
 

@@ -155,6 +155,10 @@ def test_a_cordon_that_is_no_longer_ours_is_not_taken_away(world: World) -> None
     assert cluster.cordon("gpu1", "ours")
     assert not cluster.uncordon("gpu1", "another")
     assert (world.nodes["gpu1"].cordoned, world.nodes["gpu1"].marks) == (True, {MARK: "ours"})
+    world.nodes["gpu1"].cordoned = False
+    assert not cluster.uncordon("gpu1", "ours"), "somebody gave it back already"
+    assert world.nodes["gpu1"].marks == {MARK: "ours"}
+    world.nodes["gpu1"].cordoned = True
     assert cluster.uncordon("gpu1", "ours")
     assert (world.nodes["gpu1"].cordoned, world.nodes["gpu1"].marks) == (False, {})
 
@@ -168,6 +172,25 @@ def test_a_bundle_that_stops_leaves_its_node_cordoned_in_our_name(world: World) 
     assert rolled.halt == "the canary gpu1 failed"
     assert isinstance(rolled.outcomes["gpu2"].error, NotBegun)
     assert books_of(world.runs).nodes == {"gpu1"}
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        pytest.param("first\n" + "x" * 301 + "\n", f": {'x' * 300}'", id="an-engine-never-began"),
+        pytest.param(ended("gpu1").replace("= end ok 1\n", "", 1), "", id="cut-off"),
+        pytest.param(ended("gpu2"), "", id="of-another-node"),
+    ],
+)  # fmt: skip
+def test_what_did_not_go_through_is_told_in_its_last_words(
+    world: World, log: str, said: str
+) -> None:
+    world.said["gpu1"] = log
+    found = world.roll().outcomes["gpu1"].error
+    assert isinstance(found, ApplyError)
+    assert "the bundle did not go through, and the node stays cordoned" in str(found)
+    assert f"{found}'".endswith(said)
+    assert world.nodes["gpu1"].cordoned
 
 
 def test_a_node_that_is_not_as_wanted_yet_stays_cordoned(world: World) -> None:

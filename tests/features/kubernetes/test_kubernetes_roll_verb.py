@@ -5,13 +5,16 @@ from __future__ import annotations
 import io
 from datetime import date
 from pathlib import Path
+from types import SimpleNamespace as Told_
+from typing import Any
 
 import pytest
 
+from tests.evidence.build import node
 from toolkit.cli import Gdr, verbs
-from toolkit.errors import ApplyError, Outcome
+from toolkit.errors import ApplyError, ExitCode, Outcome, UsageError
 from toolkit.evidence import Evidence
-from toolkit.features.kubernetes.cli import _after_turn
+from toolkit.features.kubernetes.cli import _after_turn, _code
 from toolkit.features.kubernetes.run import Brought
 from toolkit.report.document import Told
 from toolkit.verbs.doctor import examine_saved
@@ -103,3 +106,40 @@ def test_a_node_after_its_turn_keeps_its_verdicts_as_those_of_before() -> None:
     why = ApplyError("gpu007: step 3 ended with status 1")
     assert _after_turn(planned, Outcome("gpu007", error=why)) == Outcome("gpu007", error=why)
     assert _after_turn(planned, None) == planned
+    as_wanted = Outcome("gpu007", Brought("", given_back=True))
+    assert _after_turn(planned, as_wanted).get().steps == ("as wanted",)
+    left = Outcome("gpu007", Brought("", given_back=False))
+    assert _after_turn(planned, left).get().steps == ("as wanted; cordoned by others, and left so",)
+    unread: Outcome[Told] = Outcome("gpu007", error=why)
+    assert _after_turn(unread, as_wanted) == unread
+
+
+@pytest.mark.parametrize("way", [("--roll", "--kubeconfig", "kube.conf"), ("--apply",)])
+def test_where_all_is_as_wanted_nobody_is_asked_and_nothing_is_rendered(
+    log: Path, capsys: pytest.CaptureFixture[str], way: tuple[str, ...]
+) -> None:
+    log.write_text(f"gdr-toolkit: node gpu007: probe\n{node().dump()}")
+    argv = ["gdr", "kubernetes", *way, "--from", str(log), "--image", IMAGE]
+    Gdr(namespace=verbs()).run(argv, exit=False)
+    told = capsys.readouterr()
+    assert "kind:" not in told.out
+    assert "batch" not in told.out + told.err
+    assert asked(log) == (["get"] if "--roll" in way else [])
+
+
+@pytest.mark.parametrize(
+    ("plan", "pending", "code"),
+    [
+        (Told_(blocked=("x",), empty=False), True, ExitCode.UNKNOWN),
+        (Told_(blocked=("x",), empty=True), False, ExitCode.UNKNOWN),
+        (Told_(blocked=(), empty=False), True, ExitCode.PENDING),
+        (Told_(blocked=(), empty=False), False, ExitCode.OK),
+        (Told_(blocked=(), empty=True), True, ExitCode.OK),
+    ],
+)
+def test_a_plan_ends_with_what_is_open_then_with_what_is_pending(
+    plan: Any, pending: bool, code: ExitCode
+) -> None:
+    planned: Any = Outcome("gpu007", Told_(plan=plan))
+    assert _code(planned, pending=pending) is code
+    assert _code(Outcome("gpu007", error=UsageError("x")), pending=pending) is ExitCode.USAGE

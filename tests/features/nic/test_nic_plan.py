@@ -39,7 +39,8 @@ ROWS = {
 
 
 def looked(*wishes: NicWish, nics: str = f"{CARD} 0x15b3:0x1021\n", **rows: str) -> NicReading:
-    lines = (f"         {name:<40}{row}\n" for name, row in {**ROWS, **rows}.items())
+    told = {**ROWS, **rows}.items()
+    lines = (f"         {name:<40}{row}\n" for name, row in told if row)
     frames = {
         "nics": Frame("nics", State.OK, "x", nics),
         f"nic-{CARD}": Frame(f"nic-{CARD}", State.OK, "mlxconfig", f"{HEAD}{''.join(lines)}"),
@@ -63,6 +64,8 @@ def test_the_role_says_which_ats_is_right_and_order_is_left_to_each_region(
 
 def test_congestion_control_of_roce_is_nothing_to_a_port_of_infiniband() -> None:
     assert "ROCE_CC_PRIO_MASK_P2" not in edits(looked(*wanted(None, {})))
+    untold = looked(*wanted(None, {}), LINK_TYPE_P2="")
+    assert "ROCE_CC_PRIO_MASK_P2" in edits(untold), "a card that tells no type has no other"
 
 
 def test_the_sites_word_goes_before_the_roles() -> None:
@@ -70,7 +73,7 @@ def test_the_sites_word_goes_before_the_roles() -> None:
 
 
 def test_a_name_without_a_port_means_all_ports_and_one_with_it_that_one() -> None:
-    both, _ = read_wishes("LINK_TYPE=ib")
+    both, _ = read_wishes(" LINK_TYPE = ib , ")
     assert edits(looked(*both)) == {"LINK_TYPE_P1": (2, 1)}
     one, _ = read_wishes("LINK_TYPE_P2=eth")
     assert edits(looked(*one)) == {"LINK_TYPE_P2": (1, 2)}
@@ -87,7 +90,8 @@ def test_what_waits_for_a_cold_boot_is_written_once_and_is_pending() -> None:
     found = looked(*wish, ATS_ENABLED="False(0) True(1) False(0)")
     assert not found.plan.edits
     assert [(each.now, each.after) for each in found.plan.owed] == [(1, 0)]
-    assert found.exit_code is ExitCode.PENDING
+    assert (found.exit_code, found.shown) == (ExitCode.PENDING, ExitCode.PENDING)
+    assert not found.plan.ready, "nothing is left to be written"
 
 
 def test_a_setting_that_the_card_has_not_is_named_and_does_not_stop_the_others() -> None:
@@ -103,6 +107,10 @@ def test_a_value_that_could_not_be_put_back_is_not_written_over() -> None:
     assert "no number that could be put back" in found.plan.blocked[0].reason
     assert not found.plan.ready
     assert found.exit_code is ExitCode.FAILED
+    alone = looked(*read_wishes("ATS_ENABLED=off")[0], ATS_ENABLED="N/A N/A N/A")
+    assert (alone.plan.edits, alone.shown) == ((), ExitCode.FAILED)
+    asked = looked(*wanted(Role.BARE_METAL, {}), ATS_ENABLED="N/A N/A N/A")
+    assert asked.plan.ready, "a profile's wish that is not to be had stops no other"
 
 
 def test_one_word_a_card_goes_to_the_node() -> None:
@@ -183,7 +191,7 @@ def test_a_card_that_does_not_tell_is_unknown_and_never_as_wanted() -> None:
         f"nic-{CARD}": Frame(f"nic-{CARD}", State.FAILED, "mlxconfig -d", "-E- no\n", 3),
     }
     found = reading(Evidence(frames, complete=True), wanted(Role.BARE_METAL, {}), shipped())
-    assert found.shown is ExitCode.UNKNOWN
+    assert (found.shown, found.exit_code) == (ExitCode.UNKNOWN, ExitCode.UNKNOWN)
     assert found.unread == (f"{CARD}: mlxconfig -d: ended with status 3",)
 
 

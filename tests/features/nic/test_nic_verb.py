@@ -14,13 +14,18 @@ import pytest
 from invoke.context import Context
 from invoke.exceptions import Exit
 
+from tests.features.iommu_groups.test_reach_domains import ok
+from tests.features.iommu_groups.test_reach_domains import said as answering
 from tests.features.nic.cards import FIRST, SECOND, NicTree
 from toolkit.cli.options import Said
-from toolkit.errors import ExitCode
+from toolkit.errors import ExitCode, StaleError, TransportError
+from toolkit.evidence import Frame, State
 from toolkit.features.nic import cli
 from toolkit.features.nic.cli import nic
+from toolkit.features.nic.io import failed, write
 from toolkit.hosts.host import Host
 from toolkit.rollout.history import read_run
+from toolkit.rollout.journal import About, Journal, stamp
 from toolkit.rollout.plan.batches import Phase
 from toolkit.verbs.access import Access, Fleet
 from toolkit.want import Want
@@ -35,11 +40,16 @@ class Site:
     nodes: dict[str, NicTree]
     runs: Path
     values: dict[str, str | bool] = field(default_factory=dict)
+    gone: str = ""  # the one that is out of reach
 
     @contextmanager
     def fleet(self, _: Said) -> Iterator[Fleet]:
-        hosts = tuple(Host(name) for name in self.nodes)
-        yield Fleet(hosts, lambda host: self.nodes[host.name], Access())
+        yield Fleet(tuple(Host(name) for name in self.nodes), self.connect, Access())
+
+    def connect(self, host: Host) -> NicTree:
+        if host.name == self.gone:
+            raise TransportError(f"{host.name}: no route")
+        return self.nodes[host.name]
 
     def run(self, *, dry: bool = False, **values: str | bool) -> ExitCode:
         context = Context()
@@ -146,6 +156,56 @@ def test_a_tool_that_says_done_and_wrote_nothing_is_not_believed(
         node.put("forgets", "")
     assert site.run(set="ATS_ENABLED=off", apply=True) is ExitCode.STOPPED
     assert "was written, and is not there" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_node_out_of_reach_is_told_and_the_others_are_written(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.gone = "gpu02"
+    done = site.run(set="ATS_ENABLED=off", apply=True, json=True)
+    assert done is ExitCode.UNREACHABLE
+    told = json.loads(capsys.readouterr().out)
+    assert [each["name"] for each in told["hosts"]] == ["gpu01"]
+    assert [each["error"] for each in told["errors"]] == ["gpu02: no route"]
+    assert site.nodes["gpu01"].next(FIRST, "ATS_ENABLED") == "0"
+    assert site.nodes["gpu02"].next(FIRST, "ATS_ENABLED") == "True(1)"
+
+
+def test_where_nothing_is_to_be_written_nobody_is_asked_and_no_undo_is_offered(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert site.run(set="ATS_ENABLED=on", apply=True, yes=False) is ExitCode.OK
+    assert "--undo" not in capsys.readouterr().err
+    assert not written(site)
+
+
+@pytest.mark.parametrize(("verb", "said"), [("provision", "was provision"), ("nic", "wrote no")])
+def test_an_undo_is_of_a_run_of_nic_that_wrote_something(
+    verb: str, said: str, site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Journal.create(site.runs / "run1", About(verb, "op@here", stamp())).close()
+    assert site.run(undo="run1", apply=True) is ExitCode.USAGE
+    assert said in capsys.readouterr().err
+
+
+def test_a_node_that_is_not_as_it_was_judged_or_breaks_off_is_an_error() -> None:
+    with pytest.raises(StaleError, match="what its HCAs say has changed"):
+        write(answering(ok("expect", state=State.FAILED)), "")
+    with pytest.raises(TransportError, match="the script broke off, with status 3"):
+        write(answering(ok("set-0000:19:00.0"), exit_=3, complete=False), "")
+
+
+@pytest.mark.parametrize(
+    ("frame", "why"),
+    [
+        (Frame("set-x", State.OK, "x", "-E- no matter\n"), ""),
+        (Frame("set-x", State.FAILED, "x", "-I- read\n-E- one\n-E- no right \n", 1), "no right"),
+        (Frame("set-x", State.TIMEOUT, "mlxconfig", "-I- read\n"), "mlxconfig: no answer"),
+    ],
+)
+def test_a_tool_that_did_not_write_says_why_in_its_last_error(frame: Frame, why: str) -> None:
+    assert failed(frame).startswith(why)
+    assert bool(failed(frame)) is bool(why)
 
 
 def test_the_document_keeps_its_schema(site: Site, capsys: pytest.CaptureFixture[str]) -> None:

@@ -55,6 +55,14 @@ def test_a_job_that_falls_short_names_the_node_whose_bridge_redirects() -> None:
     assert shown.endswith("suspect gpu02.site (acs.redirect)")
 
 
+def test_what_nothing_is_predicted_of_is_told_with_its_bandwidth() -> None:
+    within, other = replace(RUN, nodes=1), replace(RUN, test="AllToAll")
+    assert job_said(judged(within)).endswith(", 4 ranks: 39.0 GB/s; within one node")
+    assert job_said(judged(other)).endswith(
+        ", 4 ranks on 2 nodes: 39.0 GB/s; no ring: not predicted"
+    )
+
+
 def test_where_gpudirect_cannot_work_that_is_the_suspect() -> None:
     dark = job_of(node({"module-state": "", "nvidia-version": PROPRIETARY}))
     (suspect,) = judged(second=dark).suspects
@@ -68,6 +76,9 @@ def test_where_gpudirect_cannot_work_that_is_the_suspect() -> None:
         pytest.param(replace(RUN, bus=150.0), Status.PASS, "as it", id="reduced-in-switches"),
         pytest.param(replace(RUN, bus=78.0), Status.UNKNOWN, "less than expected", id="in-between"),
         pytest.param(replace(RUN, nodes=1), Status.NA, "within one node", id="one-node"),
+        pytest.param(
+            replace(RUN, size=64 << 20, bus=90.0), Status.PASS, "as it", id="large-enough"
+        ),
         pytest.param(replace(RUN, size=1 << 20), Status.UNKNOWN, "too small to tell", id="small"),
         pytest.param(replace(RUN, test="AllToAll"), Status.UNKNOWN, "no ring", id="all-to-all"),
         pytest.param(replace(RUN, hosts=("x",)), Status.UNKNOWN, "no evidence of", id="strangers"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -208,6 +209,38 @@ def test_parameters_are_read_as_people_write_them(text_: str, number: float) -> 
 def test_parameters_that_are_none_are_refused(wrong: str) -> None:
     with pytest.raises(UsageError, match="--model-size"):
         parse_parameters(wrong)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--size", "0"), "--size '0' is no size of a message"),
+        (("--size", "1025G"), "--size '1025G' is no size of a message"),
+        (("--depth", "0"), "--depth 0 is no number of messages"),
+        (("--nodes", "16"), "--nodes and --model-size together"),
+        (("--model-size", "70B"), "--nodes and --model-size together"),
+        (("--nodes", "1", "--model-size", "70B"), "two nodes and one step at least"),
+        (("--nodes", "2", "--model-size", "70B", "--steps", "0"), "two nodes and one step"),
+    ],
+)
+def test_what_is_no_load_and_no_job_is_refused_before_anything_is_read(
+    words: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
+    done = gdr("predict", "--from", str(tmp_path / "none"), *words, state=tmp_path / "state")
+    assert done.returncode == ExitCode.USAGE
+    assert said in done.stderr
+
+
+def test_the_document_has_the_node_as_wished_and_what_it_is_worth(tmp_path: Path) -> None:
+    (tmp_path / "gpu01.evidence").write_text(node(board=FENCED).dump())
+    job = ("--nodes", "2", "--model-size", "7b", "--steps", "1", "--what-if", "link=gen5x16")
+    done = gdr("predict", "--from", str(tmp_path), *job, "--size", "1024G", "--json",
+               state=tmp_path / "state")  # fmt: skip
+    assert done.returncode == ExitCode.OK, done.stderr
+    told = json.loads(done.stdout)
+    ((host,), cluster) = told["hosts"], told["cluster"]
+    assert host["wished"]["total"]["with_gdr"]["value"] > host["total"]["with_gdr"]["value"]
+    assert (cluster["nodes"], cluster["parameters"], cluster["steps"]) == (2, 7e9, 1)
 
 
 def test_the_figures_that_people_quote_stand_with_their_layer() -> None:

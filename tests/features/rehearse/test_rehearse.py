@@ -10,20 +10,30 @@ import jsonschema
 import pytest
 
 from tests import invoked
+from tests.checks.test_checks_auto import INBOX
 from tests.evidence.build import KERNEL, kernel_block, modinfo, node
+from tests.evidence.frames import ABSENT
 from tests.features.rehearse.kinds import KINDS, TODAY, WANT, captured, newer, statuses
 from toolkit.checks.all import ALL
 from toolkit.checks.consumers.chosen import taken
 from toolkit.checks.judged import judge_node
 from toolkit.compat.reader import shipped
 from toolkit.demo import software
-from toolkit.errors import ExitCode
+from toolkit.errors import ExitCode, Outcome, TransportError
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.node.node import Node
-from toolkit.features.rehearse.plan import Rehearsal, rehearse_node, turns_of
+from toolkit.features.rehearse.plan import (
+    CheckTurn,
+    RebuiltPart,
+    Rehearsal,
+    rehearse_node,
+    turns_of,
+)
 from toolkit.features.rehearse.plan_evidence import as_if
+from toolkit.features.rehearse.show import rehearse_report
 from toolkit.plan.plan import Plan, make_plan
 from toolkit.plan.upgrade_packages import installing, packages_asked
+from toolkit.report.table import Painter
 from toolkit.upgrade import Upgrade
 from toolkit.verbs.cli.upgrade import whole_ofed
 
@@ -163,6 +173,8 @@ def test_a_library_that_looks_for_the_folder_in_sysfs_loses_its_way_with_a_newer
     found = rehearse_node("n", node(old), want, Upgrade(ofed="26.04-1.0.0"), TODAY)
     nccl = next(each for each in found.libraries if each.what == "nccl 2.22.3")
     assert (nccl.before, nccl.after, nccl.worse) == ("peermem", "none", True)
+    assert not any(each.compiles is False for each in found.parts)
+    assert (found.state, found.exit_code) == ("loses", ExitCode.FAILED)
 
 
 def test_what_would_only_be_unknown_is_no_loss() -> None:
@@ -173,9 +185,66 @@ def test_what_would_only_be_unknown_is_no_loss() -> None:
     assert not any(each.worse for each in turns)
 
 
+def test_what_no_table_tells_of_is_unknown() -> None:
+    found = rehearse(Upgrade(driver="999.01"))
+    assert (found.unclear, {each.compiles for each in found.parts}) == ((), {None})
+    assert found.parts[0].found == "no row of the table is of this pair"
+    assert found.exit_code is ExitCode.UNKNOWN
+
+
+def test_a_node_on_the_kernels_own_stack_has_no_ofed_that_would_be_another() -> None:
+    upgrade = Upgrade(ofed="26.04-1.0.0", kernel=UBUNTU)
+    found = rehearse_node("n", node(INBOX), WANT, upgrade, TODAY)
+    assert any("OFED would be new there" in each for each in found.unclear)
+    assert "ofed" not in {each.part for each in found.parts}
+    assert not any("IBVERBS" in each for each in found.dies)
+
+
+def test_without_a_driver_there_is_none_to_be_upgraded() -> None:
+    bare = node({"nvidia-version": ABSENT})
+    found = rehearse_node("n", bare, WANT, Upgrade(driver="595.71.05"), TODAY)
+    assert "no driver is loaded that would go" in found.unclear
+    assert found.parts == ()
+
+
+FUTURE = Rehearsal(
+    (RebuiltPart("ofed", "26.04", UBUNTU, True, "built", "build", "H"),
+     RebuiltPart("gdrdrv", "2.5", UBUNTU, None, "no table tells of it")),
+    (CheckTurn("acs.redirect", "pass", "fail", "on", True),
+     CheckTurn("ofed.kernel_match", "fail", "pass", "right", False)),
+    (), ("first", "second"), ("a package",), ("the whole node",), 1, ("peermem", "none"),
+)  # fmt: skip
+
+
+def test_a_rehearsal_is_read_at_a_hundred_columns() -> None:
+    kept = replace(FUTURE, parts=(), turns=(), dies=(), boots=0, path=("dmabuf", "dmabuf"))
+    lost: Outcome[Rehearsal] = Outcome("gpu3", error=TransportError("gpu3: no route"))
+    shown = rehearse_report([Outcome("gpu1", FUTURE), Outcome("gpu2", kept), lost], Painter(False))
+    lines = [" ".join(line.split()) for line in shown.split("\n")]
+    assert lines[:10] == [
+        "loses gpu1",
+        f"build 1. ofed 26.04 for {UBUNTU}: compiles, surely by a build of ours; built",
+        f"2. gdrdrv 2.5 for {UBUNTU}: not known; no table tells of it",
+        "install a package",
+        "goes first",
+        "second",
+        "restart the whole node",
+        "boots 1",
+        "path peermem, then none",
+        "worse acs.redirect: pass, then fail: on",
+    ]
+    assert "better ofed.kernel_match: fail, then pass: right" in lines
+    assert "path dmabuf" in lines
+    assert any(line.startswith("- - - ") and line.endswith(" gpu3") for line in lines)
+    assert lines[-1] == "1 of 3 nodes would lose nothing."
+    assert rehearse_report([Outcome("a", kept)], Painter(False)).endswith("1 of 1 node would lose"
+                                                                          " nothing.")  # fmt: skip
+
+
 def test_what_has_to_be_taken_along_is_named() -> None:
     found = rehearse(Upgrade(driver="620.70.06"), **{"nvidia-version": PROPRIETARY})
     assert any("proprietary modules are gone from 620 on" in each for each in found.dies)
+    assert not rehearse(Upgrade(driver="620.70.06")).dies, "those of an open driver go on"
     old = {"fabricmanager-version": "Fabric Manager version is : 550.163.01\n"}
     pinned = rehearse(Upgrade(driver="595.71.05"), **old).dies
     assert any("nvidia-fabricmanager 550.163.01 refuses" in each for each in pinned)
@@ -201,7 +270,7 @@ def test_what_cannot_be_told_is_unknown_and_never_kept(
 ) -> None:
     found = rehearse(upgrade, **frames)
     assert any(said in each for each in found.unclear)
-    assert found.state != "keeps"
+    assert (found.state, found.exit_code) == ("unknown", ExitCode.UNKNOWN)
 
 
 def test_a_version_within_a_longer_one_is_left_alone() -> None:

@@ -211,6 +211,33 @@ ROWS: list[tuple[str, str, dict[str, str], list[tuple[Kind, str]]]] = [
         [(Kind.HOLDER, "weka")],
     ),
     ("guests", "rdma", {"guests": "0000:19:00.2\n"}, [(Kind.GUEST, "0000:19:00.2")]),
+    ("guests-are-nothing-to-peermem", "peermem", {"guests": "0000:19:00.2\n"}, []),
+    ("a-way-nobody-knows-is-nothing-to-peermem", "peermem",
+     {"ways": "session 192.0.2.1 ?\nroute default wg0\n"}, []),
+    ("a-mount-nobody-knows-is-nothing-to-peermem", "peermem",
+     {"mounts": "beegfs 0:60 /scratch x rw\nxfs 43:0 /data /dev/nbd0 rw\n",
+      "disks": "43:0 /dev/nbd0 -\n"}, []),
+    ("route-through-a-tunnel", "rdma",
+     {"ways": "session 192.0.2.1 eno1\nroute default wg0\n"}, [(Kind.UNKNOWN, "")]),
+    ("the-session-before-the-route", "rdma",
+     {"ways": "route default ens1np0\nsession 192.0.2.1 ens1np0\n"},
+     [(Kind.SSH, "ens1np0"), (Kind.ROUTE, "ens1np0")]),
+    ("windows-files-by-rdma", "rdma",
+     {"mounts": "cifs 0:52 /win //s/h rw,rdma\nsmb3 0:53 /w3 //s/h rdma,rw\n"},
+     [(Kind.MOUNT, "/win"), (Kind.MOUNT, "/w3")]),
+    ("windows-files-elsewhere", "rdma",
+     {"mounts": "cifs 0:52 /win //s/h rw,nordma,addr=10.0.0.5\n",
+      "ways": "session 192.0.2.1 eno1\nserver 10.0.0.5 eno1\n"}, []),
+    ("lustre-by-infiniband", "rdma",
+     {"mounts": "lustre 0:61 /work 10.0.0.9@o2ib:/fs rw\n",
+      "modules": modules(ko2iblnd=(0, "-"),
+                         ib_core=(5, "ko2iblnd,rdma_ucm,rdma_cm,mlx5_ib,ib_uverbs,")),
+      "module_files": FILES + "/lib/modules/6.8.0/ko2iblnd.ko\n"}, [(Kind.MOUNT, "/work")]),
+    ("nfs-whose-own-module-stays", "rdma",
+     {"mounts": "nfs4 0:52 /home s:/h rw,proto=rdma,addr=10.0.0.5\n"}, []),
+    ("swap-over-the-hca", "rdma",
+     {"mounts": "swap 8:1 /dev/sdb1 /dev/sdb1 rw\n", "disks": "8:1 /dev/sdb1 mlx5_core\n"},
+     [(Kind.MOUNT, "/dev/sdb1")]),
 ]  # fmt: skip
 
 # What the operator reads of each, in the order of the rows: sentence, and what to do about it.
@@ -276,6 +303,17 @@ TOLD: dict[str, list[tuple[str, str]]] = {
     "a-holder-that-we-do-not-know": [
         ("weka uses nvidia, and is not known to come back as it went", "")
     ],
+    "route-through-a-tunnel": [("nobody can tell what carries wg0, the default route", _REBOOT)],
+    "the-session-before-the-route": [
+        (_SSH.format("ens1np0", "mlx5_core"), _COME.format("ens1np0")),
+        ("the default route leads over ens1np0, which mlx5_core drives", ""),
+    ],
+    "windows-files-by-rdma": [
+        ("/win is mounted (cifs) over ib_core", "umount /win"),
+        ("/w3 is mounted (smb3) over ib_core", "umount /w3"),
+    ],
+    "lustre-by-infiniband": [("/work is mounted (lustre) over ko2iblnd", "umount /work")],
+    "swap-over-the-hca": [("/dev/sdb1 is swap space over mlx5_core", "swapoff /dev/sdb1")],
     "guests": [
         ("virtual functions are lent to guests: 0000:19:00.2", "shut the guests down first")
     ],

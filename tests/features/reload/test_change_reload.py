@@ -8,10 +8,23 @@ from hypothesis import strategies as st
 
 from tests.features.reload.reload_rows import ROWS, TOLD
 from tests.unit.holdings import LOADED, UVERBS, holding, modules, user
-from toolkit.errors import Unsupported, UsageError
+from toolkit.cli.options import Said
+from toolkit.errors import ExitCode, Outcome, Unsupported, UsageError
 from toolkit.facts.modules.module_users import Holding
-from toolkit.features.reload.plan import ROOTS, Reload, read_over, read_what, reload_of
+from toolkit.features.reload import cli
+from toolkit.features.reload.cli import reload_lines
+from toolkit.features.reload.plan import (
+    ROOTS,
+    Reload,
+    Reloading,
+    ReloadResult,
+    first_result,
+    read_over,
+    read_what,
+    reload_of,
+)
 from toolkit.features.reload.plan_obstacles import ObstacleKind
+from toolkit.report.table import Painter
 
 
 def judged(what: str, over: str = "", **texts: str) -> Reload:
@@ -186,6 +199,107 @@ def test_an_override_names_kind_and_thing(text: str) -> None:
 def test_what_is_no_module_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="is no module"):
         read_what(text)
+
+
+def test_who_came_by_no_ssh_asks_for_no_session() -> None:
+    assert reload_of(holding(ways=""), read_what("rdma"), ssh=False).obstacles == ()
+
+
+def test_of_what_is_gone_over_each_is_told_in_order() -> None:
+    texts = {"users": user(7, "python3", UVERBS), "mounts": "beegfs 0:60 /scratch x rw\n"}
+    assert judged("rdma", "mount:/scratch,job:python3", **texts).over == (
+        "job:python3", "mount:/scratch",
+    )  # fmt: skip
+
+
+READY, REFUSED = ReloadResult.READY, ReloadResult.REFUSED
+WOULD, NOTHING = ReloadResult.WOULD_REBOOT, ReloadResult.NOTHING
+DAEMON = user(7, "nvidia-persiste", UVERBS, uid=0)
+JOB = user(8, "python3", UVERBS)
+
+
+@pytest.mark.parametrize(
+    ("what", "texts", "live", "reboot", "code"),
+    [
+        ("peermem", {}, READY, READY, ExitCode.OK),
+        ("gdrdrv", {}, NOTHING, NOTHING, ExitCode.OK),
+        ("peermem", {"modules": modules().partition("\n")[2]}, READY, READY, ExitCode.OK),
+        ("peermem", {"users": DAEMON}, REFUSED, WOULD, ExitCode.STOPPED),
+        ("peermem", {"users": DAEMON + JOB}, REFUSED, REFUSED, ExitCode.STOPPED),
+        ("rdma", {"ways": ""}, REFUSED, WOULD, ExitCode.UNKNOWN),
+        ("rdma", {"ways": "", "users": DAEMON}, REFUSED, WOULD, ExitCode.STOPPED),
+        ("rdma", {"guests": "0000:19:00.2\n"}, REFUSED, REFUSED, ExitCode.STOPPED),
+    ],
+)
+def test_what_would_come_of_it_with_and_without_a_reboot(
+    what: str, texts: dict[str, str], live: ReloadResult, reboot: ReloadResult, code: ExitCode
+) -> None:
+    found, held = judged(what, **texts), holding(**texts)
+    told = [first_result(found, held, frozenset(), reboot=each) for each in (False, True)]
+    assert told == [live, reboot]
+    if live is REFUSED:
+        assert Reloading(live, found, held).exit_code is code
+
+
+def test_a_report_names_who_holds_what_and_what_to_say_to_go_over_it() -> None:
+    texts = {
+        "users": "".join(user(pid, f"py{pid}", UVERBS) for pid in range(1, 10))
+        + user(99, "viewer", "/dev/nvidia0"),
+        "modules": modules(nvidia_peermem=(-1, "[permanent],")),
+    }
+    found = judged("peermem", **texts)
+    one = Outcome("gpu01", Reloading(REFUSED, found, holding(**texts), ("load x: failed: y", "z")))
+    short, whole = (
+        "\n".join(reload_lines([one], Painter(coloured=False), verbose=each))
+        for each in (False, True)
+    )
+    assert short.count("  open  py") == 8
+    assert "  open  1 more processes: --verbose" in short
+    assert whole.count("  open  py") == 9
+    assert "more processes" not in whole
+    assert "viewer" not in whole, "it has none of the modules that go"
+    assert "  nvidia_peermem  used by no module\n" in short, "fewer references than none"
+    assert "  load x: failed: y\n" in short
+    assert ("\n  z\n" in whole, "\n  z\n" in short) == (True, False)
+    assert "        or:   --over job:py1\n" in short
+    stop = short[short.index("nvidia_peermem cannot be unloaded at all") :].split("\n")
+    assert stop[1] == "        next: reboot it"
+    assert "--over" not in stop[2], "nobody goes over what the kernel refuses"
+
+
+def test_without_a_hint_or_a_module_to_take_out_there_is_no_line_for_it() -> None:
+    texts = {"ways": "session 192.0.2.1 eno1\nroute default ens1np0\n"}
+    found = judged("rdma", **texts)
+    lines = reload_lines(
+        [Outcome("gpu01", Reloading(REFUSED, found, holding(**texts)))], Painter(coloured=False)
+    )
+    at = lines.index("  stop  the default route leads over ens1np0, which mlx5_core drives")
+    assert lines[at + 1] == "        or:   --over route:ens1np0"
+    gone = modules().partition("\n")[2]
+    ready = Reloading(READY, judged("peermem", modules=gone), holding(modules=gone))
+    assert reload_lines([Outcome("gpu01", ready)], Painter(coloured=False))[1:3] == [
+        "  out   -", "  in    nvidia_peermem",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("results", "demo", "asked"),
+    [
+        ([READY, READY, REFUSED], False, "reload modules on 2 nodes?"),
+        ([WOULD], False, "reboot 1 node?"),
+        ([READY, WOULD], False, "reload modules on 1 node, and reboot 1 node?"),
+        ([REFUSED, NOTHING], False, None),
+        ([READY, WOULD], True, None),
+    ],
+)
+def test_it_is_asked_for_what_would_be_done_and_for_nothing_else(
+    results: list[ReloadResult], demo: bool, asked: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[str] = []
+    monkeypatch.setattr(cli, "consent", lambda text, _: heard.append(text))
+    found = [Reloading(each, judged("peermem"), holding()) for each in results]
+    cli._consent(found, Said({}), demo=demo)
+    assert heard == ([asked] if asked else [])
 
 
 def test_our_own_session_is_told_apart() -> None:

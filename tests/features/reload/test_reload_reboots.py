@@ -13,7 +13,7 @@ from toolkit.errors import Outcome, TransportError
 from toolkit.evidence import Evidence
 from toolkit.facts.modules.module_users import parse_holding
 from toolkit.features.reload import run as flow
-from toolkit.features.reload.io import Done
+from toolkit.features.reload.io import Done, ReloadAct, ReloadStep, carry_out
 from toolkit.features.reload.plan import Reload, Reloading, ReloadResult, read_over, read_what
 from toolkit.features.reload.run import ReloadReading, ReloadRequest, look, reload_nodes
 from toolkit.hosts.host import Host
@@ -23,6 +23,7 @@ from toolkit.rollout.history import read_run
 from toolkit.rollout.journal import About, stamp
 from toolkit.rollout.plan.batches import terms_of
 from toolkit.rollout.runs import RunFolder
+from toolkit.ssh.transport import Result
 from toolkit.verbs.access import Access, Fleet
 from toolkit.verbs.budget_run import Counting
 from toolkit.verbs.rollout import Agreed
@@ -202,6 +203,65 @@ def test_a_node_that_does_not_come_back_in_time_is_told_of(
     monkeypatch.setattr(flow, "ask", gone)
     with pytest.raises(TransportError, match="no route"):
         flow._after_silence(Silent(), found)  # type: ignore[arg-type] # never asked
+
+
+@pytest.mark.parametrize(
+    ("ok", "loaded", "rebooting", "result", "missing"),
+    [
+        (True, {"nvidia_peermem"}, False, ReloadResult.RELOADED, ()),
+        (True, set(), False, ReloadResult.FAILED, ("nvidia_peermem",)),
+        (False, {"nvidia_peermem"}, False, ReloadResult.FAILED, ()),
+        (False, set(), True, ReloadResult.REBOOTED, ("nvidia_peermem",)),
+    ],
+)
+def test_a_reload_is_done_where_each_step_went_well_and_all_is_there(
+    ok: bool, loaded: set[str], rebooting: bool, result: ReloadResult, missing: tuple[str, ...]
+) -> None:
+    before = Reloading(
+        ReloadResult.READY, Reload((), ("nvidia_peermem",), ()), parse_holding(evidence())
+    )
+    step = ReloadStep(ReloadAct.LOAD, "nvidia_peermem", ok)
+    told = flow._told(before, Done((step,), frozenset(loaded), rebooting))
+    assert (told.result, told.missing) == (result, missing)
+    assert told.rebooted is rebooting
+
+
+class Says(Silent):
+    """A node that answers with this text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def run(self, script: str, **_: object) -> Result:  # type: ignore[override] # it answers
+        return Result(9, self.text, "")
+
+
+BEGUN = "= begin ok gdr-toolkit/1\n"
+AFTER = "= modules-after ok x\n|nvidia 1 0 -\n|\n"
+
+
+def test_of_each_step_the_last_words_are_told() -> None:
+    words = "".join(f"|{number}\n" for number in range(9))
+    steps = (
+        f"= 1.unload ok rmmod a\n= 2.load failed:1 modprobe b\n{words}"
+        "= 3.load timeout modprobe c\n|x\n= 4.other failed:1 d\n= x.load failed:1 e\n"
+    )
+    done, _ = carry_out(Says(f"{BEGUN}{steps}{AFTER}= end ok 6\n"), "")
+    assert [str(each) for each in done.steps] == [
+        "unload a: done",
+        "load b: failed: 3; 4; 5; 6; 7; 8",
+        "load c: failed: no answer in time, abandoned",
+    ]
+    assert (done.loaded, done.rebooting) == (frozenset({"nvidia"}), False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", BEGUN, f"{BEGUN}{AFTER}", f"{BEGUN}{AFTER}= more ok x\n|y\n", f"{BEGUN}= end ok 0\n"],
+)
+def test_a_script_that_broke_off_is_no_reload(text: str) -> None:
+    with pytest.raises(TransportError, match="gpu01: the script broke off, with status 9"):
+        carry_out(Says(text), "")
 
 
 def test_each_step_is_noted_as_it_ends_and_nothing_else(world: World) -> None:

@@ -7,7 +7,13 @@ import pytest
 from toolkit.errors import UsageError
 from toolkit.facts.slurm import SlurmConfig, SlurmNode
 from toolkit.features.slurm.io import Slurm
-from toolkit.features.slurm.run.nodes import Site, inventory_of, open_site, refuse_strangers
+from toolkit.features.slurm.run.nodes import (
+    Site,
+    SlurmHeld,
+    inventory_of,
+    open_site,
+    refuse_strangers,
+)
 from toolkit.hosts.host import Host, Inventory, select
 from toolkit.progress import Silent
 
@@ -63,6 +69,8 @@ def test_a_node_is_reached_at_its_address_unless_the_site_knows_better() -> None
     assert found.hosts["login"].address == ""
     assert found.hosts["gpu2"] == Host("gpu2", "192.0.2.2", "ops", 2222)
     assert [each.name for each in select("@g", found)] == ["gpu2"]  # x is no node of Slurm's
+    bare = inventory_of(SITE, Inventory({"gpu1": Host("gpu1", user="ops")}, {}))
+    assert (bare.hosts["gpu1"].address, bare.hosts["gpu1"].user) == ("10.0.0.1", "ops")
 
 
 def test_a_host_that_slurm_does_not_know_is_refused() -> None:
@@ -88,6 +96,24 @@ def test_node_sets_of_the_configuration_are_lists_features_or_all_nodes() -> Non
         "f": ("a1", "b1"),
         "e": ("a1", "a2", "b1"),
     }
+
+
+def test_of_several_nodes_the_one_of_that_name_is_looked_at() -> None:
+    class Two(Slurm):
+        def nodes(self, names: str = "") -> str:
+            return "".join(f"NodeName={name} State=IDLE\n" for name in ("a1", "a2"))
+
+        def config(self) -> str:
+            return "ClusterName = site\n"
+
+        def config_file(self, path: str) -> str:
+            raise AssertionError(path)
+
+    site = open_site(Silent(), Two())
+    assert site.nodesets == {}, "there is no file that would name any"
+    assert (site.look("a2").name, site.glance("a2").name) == ("a2", "a2")
+    with pytest.raises(SlurmHeld, match="a3: Slurm has no such node any more"):
+        site.look("a3")
 
 
 def test_without_slurm_s_commands_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

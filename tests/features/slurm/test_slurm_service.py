@@ -100,6 +100,20 @@ def test_what_was_drained_is_not_drained_again_by_a_run_that_goes_on() -> None:
     assert fake.asked == []
 
 
+def test_what_others_gave_back_meanwhile_is_left_as_it_is() -> None:
+    fake = Fake()
+    assert service(fake).give_back(GPU, say) == ""
+    assert service(fake).stay_out(GPU, "rdma.port") == "others gave it back to service"
+    assert fake.asked == []
+
+
+def test_a_node_that_is_mute_in_the_hands_of_others_is_not_waited_for() -> None:
+    fake = Fake({"IDLE", "DRAIN", "NOT_RESPONDING"}, "bad dimm")
+    heard: list[str] = []
+    assert "left out of service: drained by bob" in service(fake).give_back(GPU, heard.append)
+    assert heard == []
+
+
 def test_what_a_run_of_ours_left_as_failed_is_taken_over_in_the_name_of_this_run() -> None:
     fake = Fake({"IDLE", "DRAIN"}, reason(OTHER, "failed: rdma.port"))
     service(fake).take_out(GPU, say)

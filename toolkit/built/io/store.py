@@ -20,7 +20,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -262,7 +262,8 @@ class Store:
 
     def rows(self) -> tuple[StoreRow, ...]:
         """All entries, the last used first."""
-        found = [row for digest in self._digests() if (row := self._row(digest))]
+        digests = (each.name for each in self.folder.iterdir() if _DIGEST.fullmatch(each.name))
+        found = [row for digest in digests if (row := self._row(digest))]
         return tuple(sorted(found, key=lambda row: (-row.used, row.digest)))
 
     def prune(self, days: float) -> tuple[StoreRow, ...]:
@@ -287,9 +288,6 @@ class Store:
         if not _DIGEST.fullmatch(digest):
             raise ValueError(f"{digest!r} is no digest")
         return self.folder / digest
-
-    def _digests(self) -> Iterator[str]:
-        yield from (each.name for each in self.folder.iterdir() if _DIGEST.fullmatch(each.name))
 
     def _row(self, digest: str) -> StoreRow | None:
         place = self._place(digest)
@@ -323,10 +321,7 @@ class Store:
 
 
 def _refuse_strangers(folder: Path) -> None:
-    """Whoever can write here decides what kernels load.
-
-    :raises UsageError: somebody else can.
-    """
+    """Whoever can write here decides what kernels load."""
     about = folder.stat()
     if about.st_uid not in {os.geteuid(), 0}:
         raise UsageError(

@@ -14,7 +14,6 @@ from toolkit.checks.consumers.chosen import (
     ask,
     decide,
     settings_of,
-    told,
     wanted,
 )
 from toolkit.checks.consumers.chosen_nccl import (
@@ -30,7 +29,7 @@ from toolkit.checks.consumers.chosen_nccl import (
 from toolkit.checks.consumers.consumers import carries_cuda
 from toolkit.checks.consumers.path import dmabuf_gap, peermem_gap
 from toolkit.compat.reader import Distances
-from toolkit.errors import NoEvidence, Unparsable
+from toolkit.errors import NoEvidence, Unparsable, read_or
 from toolkit.facts.nccl.consumers import Setting
 from toolkit.facts.nccl.nccl_log import Direction
 from toolkit.facts.node.node import Node
@@ -52,7 +51,7 @@ def choices(
     What could not be read makes a choice not known; it never raises NoEvidence. An image and
     a node without GPUs have nothing to choose.
     """
-    if told(lambda: node.live) is False or without_gpus(node):
+    if not read_or(lambda: node.live, True) or without_gpus(node):
         return ()
     seen = _pairs(node)
     libraries = [_library(node, want, seen, each, job or {}) for each in wanted(node, want)]
@@ -74,11 +73,7 @@ Seen = tuple[tuple[NamedPair, ...], str]
 
 
 def _library(
-    node: Node,
-    want: Want,
-    seen: Seen,
-    library: tuple[str, str, str],
-    job: Mapping[str, Setting],
+    node: Node, want: Want, seen: Seen, library: tuple[str, str, str], job: Mapping[str, Setting]
 ) -> Chosen:
     name, version, origin = library
     rows = [each for each in want.compat.consumers if each.name == name]
@@ -179,7 +174,7 @@ def _switched_off(node: Node, library: tuple[str, str, str], settings: Settings)
         if tls is not None and not carries_cuda(tls.value):
             return Choice(Way.NONE, f"UCX_TLS={tls.value} in {tls.file} has no CUDA in it")
     # What ucx_info says of its build is of that UCX alone: not of a wheel's, nor of a job's.
-    ucx = told(lambda: node.ucx) if origin == "ucx_info" else None
+    ucx = read_or(lambda: node.ucx, None) if origin == "ucx_info" else None
     if ucx is not None and ucx.cuda is False:
         return Choice(Way.NONE, "it was built without CUDA")
     return None
@@ -195,7 +190,7 @@ def _nccl_groups(
         each.gpu: by_direction(node, row, each.path.gpu if each.path else None, settings)
         for each in pairs
     }
-    proxied = takes_pxn(row) and bool(told(lambda: node.nvlinked))
+    proxied = takes_pxn(row) and read_or(lambda: node.nvlinked, False)
 
     def choose(each: NamedPair, direction: Direction) -> Choice:
         if each.path and each.path.hca.vendor == AMAZON and base.way is not Way.NONE:
@@ -233,11 +228,10 @@ def _groups(
 
 def _names(node: Node) -> dict[str, str]:
     """RDMA names by PCI address."""
-    return {each.address: each.name for each in told(lambda: node.rdma_hardware) or ()}
+    return {each.address: each.name for each in read_or(lambda: node.rdma_hardware, ())}
 
 
 def _nearest(node: Node, pairs: tuple[NamedPair, ...]) -> tuple[tuple[str, str], ...]:
-    """Each GPU with the HCA that is nearest to it."""
     best: dict[str, NamedPair] = {}
     for each in pairs:
         if each.gpu not in best or each.distance < best[each.gpu].distance:
@@ -251,22 +245,23 @@ def _otherwise(node: Node, name: str, base: Choice) -> str:
     switch = {"nccl": "NCCL_DMABUF_ENABLE=0", "nvshmem": "NVSHMEM_IB_DISABLE_DMABUF=1"}.get(name)
     if base.way is not Way.DMABUF or switch is None:
         return ""
-    usable = told(lambda: not peermem_gap(node))
-    return f"peermem with {switch}" if usable else ""
+    return f"peermem with {switch}" if read_or(lambda: not peermem_gap(node), False) else ""
 
 
 def _plugins(node: Node) -> tuple[str, ...]:
     """Plugins beside the library, which a job may load in place of NCCL's own InfiniBand code."""
-    libraries = told(lambda: node.libraries) or ()
-    paths = (each.path for each in libraries if each.name == "nccl-plugin")
-    return tuple(f"whether jobs load {path}, which has rules of its own" for path in paths)
+    return tuple(
+        f"whether jobs load {each.path}, which has rules of its own"
+        for each in read_or(lambda: node.libraries, ())
+        if each.name == "nccl-plugin"
+    )
 
 
 def _mpis(node: Node, libraries: list[Chosen], seen: Seen) -> Iterator[Chosen]:
     """MPI leaves GPU memory to UCX or libfabric; of these we know UCX."""
     # Of several the one that was asked for or that ucx_info is of, and not a wheel's.
     ucx = next((e for e in libraries if e.consumer == "ucx" and e.origin[:1] != "/"), None)
-    for mpi in told(lambda: node.mpis) or ():
+    for mpi in read_or(lambda: node.mpis, ()):
         if mpi.cuda and mpi.name == "Open MPI" and ucx is not None:
             groups = tuple(replace(each, why=f"by UCX: {each.why}") for each in ucx.groups)
         elif mpi.cuda:
@@ -278,7 +273,7 @@ def _mpis(node: Node, libraries: list[Chosen], seen: Seen) -> Iterator[Chosen]:
 
 def _perftest(node: Node, want: Want, seen: Seen) -> Iterator[Chosen]:
     """ib_write_bw takes the path that its options name, and tries no other."""
-    tool = told(lambda: node.perftest)
+    tool = read_or(lambda: node.perftest, None)
     if tool is None:
         return
     for options, built, gap, way in (

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TypeVar
 
 from toolkit.checks.consumers.path import (
     REGISTER,
@@ -22,7 +21,7 @@ from toolkit.checks.consumers.path import (
 )
 from toolkit.checks.modules.loading import NAMES
 from toolkit.compat.reader import Consumer
-from toolkit.errors import CutOff, NoEvidence, Unparsable
+from toolkit.errors import CutOff, NoEvidence, Unparsable, read_or
 from toolkit.facts.gpu.driver import Flavor
 from toolkit.facts.modules.refusals import parse_refusals
 from toolkit.facts.nccl.consumers import Library, Setting
@@ -110,17 +109,6 @@ def ask(gap: Callable[[], str]) -> Answer:
     return Answer(not found, found)
 
 
-T = TypeVar("T")
-
-
-def told(read: Callable[[], T]) -> T | None:
-    """A fact; None where it could not be read."""
-    try:
-        return read()
-    except (NoEvidence, Unparsable):
-        return None
-
-
 def sees_peermem(node: Node, rules: Consumer) -> bool:
     """Whether one of the files is there by which a library knows of peermem.
 
@@ -140,7 +128,6 @@ def sees_peermem(node: Node, rules: Consumer) -> bool:
 
 
 def _exists(node: Node, file: str) -> bool:
-    """Whether the node has a file by which libraries look for peermem."""
     if not file.startswith("/sys/module/"):
         return file in node.memory_peers
     state = node.module_state.get(file.split("/")[3])
@@ -210,13 +197,12 @@ def wanted(node: Node, want: Want) -> tuple[tuple[str, str, str], ...]:
     """
     asked = dict(want.consumers)
     found = [(name, version, ASKED) for name, version in asked.items()]
-    libraries = [e for e in told(lambda: node.libraries) or () if e.name != "nccl-plugin"]
     found += [
         (e.name, e.version, e.path)
-        for e in libraries
-        if e.name not in asked and names_its_release(e)
+        for e in read_or(lambda: node.libraries, ())
+        if e.name not in {*asked, "nccl-plugin"} and names_its_release(e)
     ]
-    ucx = told(lambda: node.ucx)
+    ucx = read_or(lambda: node.ucx, None)
     if ucx is not None and "ucx" not in asked:
         found.append(("ucx", ucx.version, "ucx_info"))
     return tuple(dict.fromkeys(found))

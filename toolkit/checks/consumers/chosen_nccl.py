@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from toolkit.checks.consumers.chosen import Choice, Way, told
+from toolkit.checks.consumers.chosen import Choice, Way
 from toolkit.compat.gpus import BEFORE_TURING, chip
 from toolkit.compat.reader import Distances, numbers
+from toolkit.errors import read_or
 from toolkit.facts.nccl.consumers import Setting
 from toolkit.facts.nccl.nccl_log import Direction
 from toolkit.facts.node.node import Node
@@ -98,7 +99,7 @@ def by_distance(row: Distances, settings: Settings, distance: Distance) -> Choic
     coherent = wide.number != 0 if wide else row.c2c_default == 1
     limit = asked or (coherent and row.c2c) or row.limit
     names = _named(distance, row, coherent=coherent)
-    within = [_within(row.names, each, limit) for each in names]
+    within = [limit != "LOC" and row.names.index(each) <= row.names.index(limit) for each in names]
     bound = f"{limit} by NCCL_NET_GDR_LEVEL" if asked else row.limit
     shown = " or ".join(dict.fromkeys(names)) or "a distance that is not known"
     if all(within) and names:
@@ -106,10 +107,6 @@ def by_distance(row: Distances, settings: Settings, distance: Distance) -> Choic
     if any(within) or not names:
         return Choice(Way.UNKNOWN, f"{shown}, and the limit is {bound}")
     return Choice(Way.NONE, f"{shown}, and the limit is {bound}")
-
-
-def _within(names: tuple[str, ...], name: str, limit: str) -> bool:
-    return limit != "LOC" and names.index(name) <= names.index(limit)
 
 
 def _named(distance: Distance, row: Distances, *, coherent: bool) -> tuple[str, ...]:
@@ -140,7 +137,7 @@ def by_direction(
     forced = found is not None and found.number > 0
     single = gpu is not None and len(node.pci.gpus) == 1
     new = gpu is not None and row.ampere_reads and not before_ampere(gpu)
-    linked = told(lambda: node.nvlinked)
+    linked = read_or(lambda: node.nvlinked, None)
     if forced or new or single or linked:
         return None
     if row.ampere_reads and gpu is None:

@@ -17,7 +17,7 @@ from toolkit.facts.rdma.devices import Kind
 from toolkit.plural import counted
 from toolkit.want import PeerPath, Want
 
-_SHOWN = {"nccl": "NCCL", "ucx": "UCX", "nvshmem": "NVSHMEM", "nixl": "NIXL"}
+NAMES = {"nccl": "NCCL", "ucx": "UCX", "nvshmem": "NVSHMEM", "nixl": "NIXL"}
 _NEWER = {
     "nccl": "NCCL 2.23.4",
     "ucx": "UCX 1.18",
@@ -45,7 +45,7 @@ def too_old(node: Node, want: Want) -> Finding:
         return not_applicable(none_here(node, "NCCL, UCX or NVSHMEM"))
     blind, details, open_ = [], [], []
     for name, version, origin in libraries:
-        shown = f"{_SHOWN[name]} {version or '(version not known)'}"
+        shown = f"{NAMES[name]} {version or '(version not known)'}"
         judged = {_takes(node, want, rules) for rules in _rules(want, name, version)}
         if judged == {"dma-buf"} and may_lack_dmabuf(version, origin):
             judged.add("")
@@ -54,7 +54,7 @@ def too_old(node: Node, want: Want) -> Finding:
         elif "" in judged:
             open_.append(f"{shown}: {origin}")
         details.append(f"{shown}: {' or '.join(sorted(judged - {''})) or 'no path'}; {origin}")
-    if blind and not _usable(node, want):
+    if blind and peermem_gap(node) and dmabuf_gap(node, want):
         return not_applicable("no path is usable for anybody: see path.selected")
     if blind:
         return failed(
@@ -84,7 +84,7 @@ def _libraries(node: Node, want: Want) -> list[tuple[str, str, str]]:
     asked = dict(want.consumers)
     found = [(name, version, "asked for") for name, version in asked.items()]
     try:
-        libraries = [e for e in node.libraries if e.name in _SHOWN and names_its_release(e)]
+        libraries = [e for e in node.libraries if e.name in NAMES and names_its_release(e)]
         ucx = node.ucx
     except NotCollected:
         if not found:
@@ -97,7 +97,6 @@ def _libraries(node: Node, want: Want) -> list[tuple[str, str, str]]:
 
 
 def _rules(want: Want, name: str, version: str) -> Iterator[Consumer]:
-    """The rules of that version; those of all, where it is not known."""
     for each in want.compat.consumers:
         if each.name == name and (not version or each.covers(version)):
             yield each
@@ -111,10 +110,6 @@ def _takes(node: Node, want: Want, rules: Consumer) -> str:
     if sees_peermem(node, rules) and not peermem_gap(node):
         return "peermem"
     return "dma-buf" if rules.dmabuf and not dmabuf_gap(node, want) else ""
-
-
-def _usable(node: Node, want: Want) -> bool:
-    return not peermem_gap(node) or not dmabuf_gap(node, want)
 
 
 @check(
@@ -323,8 +318,7 @@ def cuda(node: Node, want: Want) -> Finding:
     able = [each for each in mpis if each.cuda]
     if able:
         return passed(
-            f"{able[0].name} {able[0].version}",
-            details=tuple(f"HPC-X: {path}" for path in hpcx),
+            f"{able[0].name} {able[0].version}", details=tuple(f"HPC-X: {path}" for path in hpcx)
         )
     lacking = [each for each in mpis if not each.of_the_distribution]
     if lacking and not hpcx:

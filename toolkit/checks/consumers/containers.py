@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from toolkit.checks.check import (
+    BOTH_PATHS,
+    Check,
     Finding,
     Impact,
     Judge,
@@ -152,156 +156,134 @@ def _scheduled(node: Node) -> bool:
     return any(each.name in _ON_THE_HOST for each in node.daemons)
 
 
-_INSIDE = "linux-rdma/rdma-core libibverbs/dynamic_driver.c; NVIDIA/nccl src/misc/ibvsymbols.cc"
 NOT_LOOKED = "no container was looked into: --inside"
 
 
-def _within(name: str, node: Node, want: Want) -> Finding:
-    """By the judge of that name, which is imported where a container was looked into."""
-    if node.inside is None:
-        return not_applicable(NOT_LOOKED)
-    from toolkit.checks.consumers import inside  # noqa: PLC0415 only they pay for it
+def _within(
+    name: str,
+    impact: Impact,
+    title: str,
+    *,
+    source: str,
+    fix: str,
+    paths: frozenset[PeerPath] = BOTH_PATHS,
+) -> Check:
+    """By the judge of that name, which is imported where a container was looked into.
 
-    judge: Judge = getattr(inside, name)
-    return judge(node, want)
-
-
-@check(
-    "inside.devices",
-    impact=Impact.BROKEN,
-    source="Linux drivers/infiniband/core/uverbs_main.c, ib_uverbs_open; rdma-system(8)",
-    fix="the nodes below /dev/infiniband given to it, by its runtime or a device plugin",
-)
-def inside_devices(node: Node, want: Want) -> Finding:
-    """What runs the job has the node's RDMA devices, and may open them.
-
-    A node of a device may be in it in vain: its cgroup, the rights of its user, or a network
-    namespace of its own (rdma system show: exclusive) forbid to open it. Each is opened for
-    reading and closed again. Without one NCCL says "NET/IB : No device found." and takes TCP.
+    :param title: with what else ``explain`` prints below it.
     """
-    return _within("devices", node, want)
 
+    def judge(node: Node, want: Want) -> Finding:
+        if node.inside is None:
+            return not_applicable(NOT_LOOKED)
+        from toolkit.checks.consumers import inside  # noqa: PLC0415 only they pay for it
 
-@check(
-    "inside.memlock",
-    impact=Impact.BROKEN,
-    source="Linux drivers/infiniband/core/umem.c, ib_umem_get; user_namespaces(7)",
-    fix="memlock unlimited, or CAP_IPC_LOCK outside of user namespaces",
-)
-def inside_memlock(node: Node, want: Want) -> Finding:
-    """What runs the job may pin as much memory as it asks for.
+        return cast("Judge", getattr(inside, name))(node, want)
 
-    The limit is its runtime's, whatever logins and services of the node have. CAP_IPC_LOCK
-    passes it by, but not in a user namespace (enroot, rootless podman), since the kernel asks
-    for it in the first one. Else ibv_create_cq and ibv_reg_mr fail: "Cannot allocate memory".
-    """
-    return _within("memlock", node, want)
-
-
-@check(
-    "inside.shm",
-    impact=Impact.BROKEN,
-    source="NCCL user guide, Troubleshooting, Shared memory; NVIDIA/nccl src/misc/shmutils.cc",
-    fix="--shm-size=1g or --ipc=host; in a pod an emptyDir of medium Memory at /dev/shm",
-)
-def inside_shm(node: Node, want: Want) -> Finding:
-    """The ranks in it have shared memory enough.
-
-    Runtimes give 64 MiB where nobody says otherwise; NCCL's ranks of one node share segments
-    there, and abort with "unhandled system error" where it is full.
-    """
-    return _within("shm", node, want)
-
-
-@check(
-    "inside.cuda",
-    impact=Impact.BROKEN,
-    source="NVIDIA Container Toolkit, architecture; CUDA Compatibility, forward compatibility",
-    fix="the GPUs given to it by the NVIDIA Container Toolkit; no driver's packages in the image",
-)
-def inside_cuda(node: Node, want: Want) -> Finding:
-    """What runs the job has the libcuda of the driver that runs.
-
-    The container toolkit mounts it from the node. One that an image brings along is of another
-    driver sooner or later; the toolkit's stub is for linking alone.
-    """
-    return _within("cuda", node, want)
-
-
-@check(
-    "inside.provider",
-    impact=Impact.BROKEN,
-    source=_INSIDE,
-    fix="rdma-core whole in the image: libibverbs, its providers, and their .driver files",
-)
-def inside_provider(node: Node, want: Want) -> Finding:
-    """The image has the provider library of this node's HCAs.
-
-    libibverbs loads what /etc/libibverbs.d names, as libNAME-rdmav*.so; an HCA without provider
-    is no device to it, and NCCL takes TCP. Which one is needed is the node's to say. The number
-    behind rdmav is of the interface between both: libibverbs looks for its own alone.
-    """
-    return _within("provider", node, want)
-
-
-@check(
-    "inside.rdma_core",
-    impact=Impact.BROKEN,
-    paths=frozenset({PeerPath.DMABUF}),
-    source="rdma-core libibverbs/CMakeLists.txt; toolkit/compat/data/providers.toml",
-    fix="a base image whose rdma-core has the call: 34 for mlx5, efa 38, irdma 45, bnxt_re 48",
-)
-def inside_rdma_core(node: Node, want: Want) -> Finding:
-    """The image's rdma-core can register dma-buf memory with this node's HCAs.
-
-    libibverbs has had ibv_reg_dmabuf_mr since 34, providers have it since releases of their
-    own. What the node has installed is nothing to the job.
-    """
-    return _within("rdma_core", node, want)
-
-
-@check(
-    "inside.data_direct",
-    impact=Impact.SLOW,
-    source="NVIDIA/nccl src/misc/mlx5/mlx5dvsymbols.cc, MLX5_1.25",
-    fix="a base image with a newer rdma-core, or DOCA-OFED's",
-)
-def inside_data_direct(node: Node, want: Want) -> Finding:
-    """The image's libmlx5 can take the data-direct functions of this node.
-
-    Without mlx5dv_get_data_direct_sysfs_path NCCL says "dlvsym failed on" it at the level INFO,
-    and takes the slower way by the processor.
-    """
-    return _within("data_direct", node, want)
-
-
-@check(
-    "inside.plugin",
-    impact=Impact.BROKEN,
-    source="NVIDIA/nccl src/plugin/plugin_open.cc; aws/aws-ofi-nccl",
-    fix="the plugin in the image, or NCCL_NET_PLUGIN taken out",
-)
-def inside_plugin(node: Node, want: Want) -> Finding:
-    """The network plugin that is asked for, or that the node's network needs, is in the image."""
-    return _within("plugin", node, want)
-
-
-@check(
-    "inside.files",
-    impact=Impact.SLOW,
-    source="NVIDIA/nccl src/graph/xml.cc, src/misc/param.cc",
-    fix="the file mounted into the container, or the setting taken out",
-)
-def inside_files(node: Node, want: Want) -> Finding:
-    """Each file that a setting of NCCL names is there in the container.
-
-    A topology file of the provider lies on the node, and NCCL in a container looks for it there:
-    it reads no topology then, and takes GPUs and HCAs for farther apart than they are.
-    """
-    return _within("files", node, want)
+    judge.__doc__ = title
+    return check(f"inside.{name}", impact=impact, source=source, fix=fix, paths=paths)(judge)
 
 
 INSIDE = (
-    *(inside_devices, inside_memlock, inside_shm, inside_cuda, inside_provider),
-    *(inside_rdma_core, inside_data_direct, inside_plugin, inside_files),
+    _within(
+        "devices",
+        Impact.BROKEN,
+        """What runs the job has the node's RDMA devices, and may open them.
+
+        A node of a device may be in it in vain: its cgroup, the rights of its user, or a network
+        namespace of its own (rdma system show: exclusive) forbid to open it. Each is opened for
+        reading and closed again. Without one NCCL says "NET/IB : No device found." and takes TCP.
+        """,
+        source="Linux drivers/infiniband/core/uverbs_main.c, ib_uverbs_open; rdma-system(8)",
+        fix="the nodes below /dev/infiniband given to it, by its runtime or a device plugin",
+    ),
+    _within(
+        "memlock",
+        Impact.BROKEN,
+        """What runs the job may pin as much memory as it asks for.
+
+        The limit is its runtime's, whatever logins and services of the node have. CAP_IPC_LOCK
+        passes it by, but not in a user namespace (enroot, rootless podman), since the kernel asks
+        for it in the first one. Else ibv_create_cq and ibv_reg_mr fail: "Cannot allocate memory".
+        """,
+        source="Linux drivers/infiniband/core/umem.c, ib_umem_get; user_namespaces(7)",
+        fix="memlock unlimited, or CAP_IPC_LOCK outside of user namespaces",
+    ),
+    _within(
+        "shm",
+        Impact.BROKEN,
+        """The ranks in it have shared memory enough.
+
+        Runtimes give 64 MiB where nobody says otherwise; NCCL's ranks of one node share segments
+        there, and abort with "unhandled system error" where it is full.
+        """,
+        source="NCCL user guide, Troubleshooting, Shared memory; NVIDIA/nccl src/misc/shmutils.cc",
+        fix="--shm-size=1g or --ipc=host; in a pod an emptyDir of medium Memory at /dev/shm",
+    ),
+    _within(
+        "cuda",
+        Impact.BROKEN,
+        """What runs the job has the libcuda of the driver that runs.
+
+        The container toolkit mounts it from the node. One that an image brings along is of another
+        driver sooner or later; the toolkit's stub is for linking alone.
+        """,
+        source="NVIDIA Container Toolkit, architecture; CUDA Compatibility, forward compatibility",
+        fix="the GPUs given to it by the NVIDIA Container Toolkit; no driver's packages in the "
+        "image",
+    ),
+    _within(
+        "provider",
+        Impact.BROKEN,
+        """The image has the provider library of this node's HCAs.
+
+        libibverbs loads what /etc/libibverbs.d names, as libNAME-rdmav*.so; an HCA without provider
+        is no device to it, and NCCL takes TCP. Which one is needed is the node's to say. The number
+        behind rdmav is of the interface between both: libibverbs looks for its own alone.
+        """,
+        source="linux-rdma/rdma-core libibverbs/dynamic_driver.c; NVIDIA/nccl "
+        "src/misc/ibvsymbols.cc",
+        fix="rdma-core whole in the image: libibverbs, its providers, and their .driver files",
+    ),
+    _within(
+        "rdma_core",
+        Impact.BROKEN,
+        """The image's rdma-core can register dma-buf memory with this node's HCAs.
+
+        libibverbs has had ibv_reg_dmabuf_mr since 34, providers have it since releases of their
+        own. What the node has installed is nothing to the job.
+        """,
+        paths=frozenset({PeerPath.DMABUF}),
+        source="rdma-core libibverbs/CMakeLists.txt; toolkit/compat/data/providers.toml",
+        fix="a base image whose rdma-core has the call: 34 for mlx5, efa 38, irdma 45, bnxt_re 48",
+    ),
+    _within(
+        "data_direct",
+        Impact.SLOW,
+        """The image's libmlx5 can take the data-direct functions of this node.
+
+        Without mlx5dv_get_data_direct_sysfs_path NCCL says "dlvsym failed on" it at the level INFO,
+        and takes the slower way by the processor.
+        """,
+        source="NVIDIA/nccl src/misc/mlx5/mlx5dvsymbols.cc, MLX5_1.25",
+        fix="a base image with a newer rdma-core, or DOCA-OFED's",
+    ),
+    _within(
+        "plugin",
+        Impact.BROKEN,
+        "The network plugin that is asked for, or that the node's network needs, is in the image.",
+        source="NVIDIA/nccl src/plugin/plugin_open.cc; aws/aws-ofi-nccl",
+        fix="the plugin in the image, or NCCL_NET_PLUGIN taken out",
+    ),
+    _within(
+        "files",
+        Impact.SLOW,
+        """Each file that a setting of NCCL names is there in the container.
+
+        A topology file of the provider lies on the node, and NCCL in a container looks for it
+        there: it reads no topology then, and takes GPUs and HCAs for farther apart than they are.
+        """,
+        source="NVIDIA/nccl src/graph/xml.cc, src/misc/param.cc",
+        fix="the file mounted into the container, or the setting taken out",
+    ),
 )

@@ -150,16 +150,10 @@ def shm(node: Node, want: Want) -> Finding:
         return not_applicable(f"{looked}: fewer than two GPUs: no ranks there share memory")
     size = node.inside_shm
     if size is None:
-        return failed(
-            f"{looked}: no tmpfs on /dev/shm",
-            expected=_ENOUGH,
-            hint=_by(_SHM, looked),
-        )
+        return failed(f"{looked}: no tmpfs on /dev/shm", expected=_ENOUGH, hint=_by(_SHM, looked))
     if 0 <= size < _SHARED:
         return failed(
-            f"{looked}: /dev/shm has {size >> 20} MiB",
-            expected=_ENOUGH,
-            hint=_by(_SHM, looked),
+            f"{looked}: /dev/shm has {size >> 20} MiB", expected=_ENOUGH, hint=_by(_SHM, looked)
         )
     return passed(f"{looked}: /dev/shm {'without a limit' if size < 0 else f'{size >> 20} MiB'}")
 

@@ -90,7 +90,6 @@ def _by_channels(
 
 
 def _by_dump(dark: tuple[str, ...]) -> Finding | None:
-    """What NCCL found of GPUs and HCAs when it dumped the topology, where no log was given."""
     if not dark:
         return None
     return failed(
@@ -101,7 +100,6 @@ def _by_dump(dark: tuple[str, ...]) -> Finding | None:
 
 
 def _broken_off(told: NcclLog, details: tuple[str, ...]) -> Finding:
-    """What ended the job, though its channels were set up, for GPUDirect RDMA or not."""
     broke = [each for each in told.troubles if _BROKE.search(each)]
     return failed(
         broke[0],
@@ -129,7 +127,6 @@ def said_by(node: Node) -> NcclLog | str:
 
 
 def _without_channels(told: NcclLog, details: tuple[str, ...]) -> Finding:
-    """What can be said where no channel over the network was printed."""
     off = [each for each in told.decisions if not each.enabled]
     dark = [each for each in told.hcas if not each.enabled]
     foreign = [each for each in told.networks if each == "Socket"]
@@ -153,10 +150,6 @@ def _without_channels(told: NcclLog, details: tuple[str, ...]) -> Finding:
         return unknown(f"{told.torn} lines on channels are torn, and none can be read", hint=AGAIN)
     if told.intra:
         return not_applicable("all its channels are within the node")
-    return _silent(told)
-
-
-def _silent(told: NcclLog) -> Finding:
     amid = f"; it ended amid: {told.failures[0]}" if told.failures else ""
     return unknown(f"it names no network channel{amid}", hint=_step(told.failures) or AGAIN)
 
@@ -192,7 +185,6 @@ def _sends(
 
 
 def _reasons(told: NcclLog) -> tuple[str, ...]:
-    """What in the log itself stands in the way."""
     lines = [
         f"{each.name}: {maker} has no GPUDirect RDMA here"
         for each in told.devices
@@ -242,7 +234,6 @@ def _step(said: tuple[str, ...]) -> str:
 
 
 def _way_out(told: NcclLog) -> str:
-    """The step that follows from the log alone."""
     if any(each.name.startswith(tuple(_IMPOSSIBLE)) for each in told.devices):
         return "an HCA whose driver can register GPU memory"
     for status in filter(None, map(_STATUS.search, told.troubles)):
@@ -318,7 +309,11 @@ def _compared(told: NcclLog, chosen: Chosen) -> tuple[list[str], int]:
         if direct == (group.way is not Way.NONE):
             same += 1
         else:
-            differing.append(_difference(key, direct, group.way, group.why))
+            log_says = "direct" if direct else "through host memory"
+            differing.append(
+                f"{key[0]} and {key[1]}, {key[2]}: the log says {log_says}; the node: "
+                f"{group.way} ({group.why})"
+            )
     return differing, same
 
 
@@ -334,12 +329,6 @@ def _seen(told: NcclLog) -> list[tuple[Key, bool]]:
             key = gpu, hca, edge.direction
             seen[key] = seen.get(key, True) and edge.gdr
     return list(seen.items())
-
-
-def _difference(key: Key, direct: bool, way: Way, why: str) -> str:
-    gpu, hca, direction = key
-    log_says = "direct" if direct else "through host memory"
-    return f"{gpu} and {hca}, {direction}: the log says {log_says}; the node: {way} ({why})"
 
 
 # What an NCCL log says, in a few lines: channels by device, and distances by name.

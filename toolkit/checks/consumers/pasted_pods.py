@@ -79,7 +79,6 @@ _FETCH = (
 
 
 def _driver(node: Node) -> Finding | None:
-    """What the container that brings the GPU's or the HCA's driver says of itself."""
     if node.driver_pod is None:
         return None
     up, why = node.driver_pod
@@ -99,7 +98,6 @@ def _driver(node: Node) -> Finding | None:
 
 
 def _offers(node: Node) -> Finding | None:
-    """Whether a node that was described offers the RDMA devices that it has."""
     short = [each for each in node.offered if each.allocatable < each.capacity]
     if short:
         first = short[0]
@@ -172,7 +170,6 @@ def _inspected(node: Node) -> Finding | None:
 
 
 def _asked(asked: tuple[Asked, ...]) -> Finding:
-    """What single containers or pods were given, as somebody pasted it."""
     ill = {each.name: why for each in asked if (why := _ill(each))}
     if ill:
         claims = "DynamicResources" in next(iter(ill.values()))

@@ -197,7 +197,6 @@ def selected(node: Node, want: Want) -> Finding:
 
 
 def _untold(node: Node, want: Want) -> bool:
-    """Whether it is not known if dma-buf is usable."""
     try:
         dmabuf_gap(node, want)
     except (NoEvidence, Unparsable):

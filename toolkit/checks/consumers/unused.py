@@ -8,13 +8,12 @@ from __future__ import annotations
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.consumers.choices import choices
 from toolkit.checks.consumers.chosen import Chosen, Group, Way, wanted
-from toolkit.checks.consumers.consumers import none_here
+from toolkit.checks.consumers.consumers import NAMES, none_here
 from toolkit.checks.consumers.path import dmabuf_gap, peermem_gap
-from toolkit.errors import CutOff, NoEvidence, Unparsable
+from toolkit.errors import unless_cut
 from toolkit.facts.node.node import Node
 from toolkit.want import Want
 
-_SHOWN = {"nccl": "NCCL", "ucx": "UCX", "nvshmem": "NVSHMEM", "nixl": "NIXL"}
 _SOURCE = (
     "NVIDIA/nccl src/graph/paths.cc, src/transport/net_ib; openucx/ucx src/uct/ib/base/ib_md.c"
 )
@@ -29,30 +28,18 @@ def _libraries(node: Node, want: Want) -> tuple[Chosen, ...]:
     """
     if not want.consumers:
         _ = node.libraries, node.ucx
-    if not any(name in _SHOWN for name, *_ in wanted(node, want)):
+    if not any(name in NAMES for name, *_ in wanted(node, want)):
         return ()
     # ``choices`` calls not known what it could not read; here that leaves the verdict open.
     _ = node.settings, node.pairs, node.rdma_hardware, node.memory_peers
     _usable(node, want)
-    _nvlink(node)
+    # Of GPUs before Ampere and of old versions alone: who does not tell it is no gap.
+    unless_cut(lambda: node.nvlinked, None)
     return tuple(
         each
         for each in choices(node, want)
-        if each.consumer in _SHOWN and _WITHOUT_CUDA not in each.reasons
+        if each.consumer in NAMES and _WITHOUT_CUDA not in each.reasons
     )
-
-
-def _nvlink(node: Node) -> None:
-    """Of GPUs before Ampere and of old versions alone: who does not tell it is no gap.
-
-    :raises CutOff: where the evidence ends before it.
-    """
-    try:
-        _ = node.nvlinked
-    except CutOff:
-        raise
-    except (NoEvidence, Unparsable):
-        return
 
 
 def _usable(node: Node, want: Want) -> bool:
@@ -62,7 +49,7 @@ def _usable(node: Node, want: Want) -> bool:
 
 
 def _named(one: Chosen) -> str:
-    return f"{_SHOWN[one.consumer]} {one.version}".strip()
+    return f"{NAMES[one.consumer]} {one.version}".strip()
 
 
 def _lines(found: list[Chosen]) -> tuple[str, ...]:
@@ -74,7 +61,6 @@ def _dark(one: Chosen) -> tuple[Group, ...]:
 
 
 def _idle(node: Node, want: Want, libraries: tuple[Chosen, ...]) -> str:
-    """Why there is nothing to judge; "" where there is."""
     if not libraries:
         return none_here(node, "NCCL, UCX or NVSHMEM")
     return "" if _usable(node, want) else "no path is usable for anybody: see path.selected"
@@ -113,12 +99,10 @@ def gdr(node: Node, want: Want) -> Finding:
 
 
 def _set(one: Chosen) -> bool:
-    """Whether a setting of the node's own is why it is not known."""
     return any(each.name in why for each in one.settings for why in one.reasons)
 
 
 def _hint(dark: list[Chosen]) -> str:
-    """What changes it: the setting that stands behind it, else the topology."""
     for one in dark:
         for each in one.settings:
             if any(each.name in why for why in one.reasons):
@@ -156,7 +140,6 @@ def gdr_part(node: Node, want: Want) -> Finding:
 
 
 def _part(one: Chosen, group: Group) -> str:
-    """Which GPUs, which direction, and why."""
     near = set(one.nearest)
     count = len(near & set(group.pairs)) or len(group.pairs)
     ways = " and ".join("sending" if d.value == "send" else "receiving" for d in group.directions)

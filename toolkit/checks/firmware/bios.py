@@ -155,7 +155,6 @@ def _secure(node: Node) -> tuple[bool | None, bool | None]:
 
 
 def _wish(setting: BiosRole, node: Node, want: Want) -> BiosGoal | None:
-    """What is wanted; None where either way will do."""
     return wanted(role(node, want), dict(want.bios)).get(setting)
 
 
@@ -197,7 +196,7 @@ def _by_own_word(setting: BiosRole, seen: BiosFinding, view: View, want: Want) -
     if not word or not told or seen.number is not None or not view.usable:
         return None
     wish = BiosGoal(word, frozenset(), "the site's file says so")
-    other = next((each for each in whole if not _fits(each, wish)), None)
+    other = next((each for each in whole if not _as_wished(each.value, wish)), None)
     if other is None:
         return None
     return failed(
@@ -212,23 +211,19 @@ def _by_bmc(view: View, wish: BiosGoal, unseen: str) -> Finding | None:
     whole = [each for each in view.exposed if not each.part] or list(view.exposed)
     if not whole:
         return None
-    bad = [each for each in whole if each.value.meaning in _SWITCHES and not _fits(each, wish)]
-    open_ = [each for each in whole if each not in bad and not _fits(each, wish)]
+    other = [each for each in whole if not _as_wished(each.value, wish)]
+    bad = [each for each in other if each.value.meaning in _SWITCHES]
     if bad:
         return failed(
             f"{bad[0].value} in the BIOS ({bad[0].name}); the system does not show it: {unseen}",
             expected=f"{wish}: {wish.why}",
         )
-    if open_:
+    if other:
         return not_applicable(
-            f"{open_[0].value} in the BIOS ({open_[0].name}), and what that makes of it the "
+            f"{other[0].value} in the BIOS ({other[0].name}), and what that makes of it the "
             f"system does not show: {unseen}"
         )
     return passed(f"{whole[0].value} in the BIOS ({whole[0].name}); not shown: {unseen}")
-
-
-def _fits(each: Exposed, wish: BiosGoal) -> bool:
-    return _as_wished(each.value, wish)
 
 
 def _as_wished(value: Value, wish: BiosGoal) -> bool:
@@ -256,7 +251,6 @@ def _lines(view: View, wish: BiosGoal | None) -> tuple[str, ...]:
 
 
 def _contradictions(seen: BiosFinding, view: View) -> tuple[str, ...]:
-    """Where the BMC says one thing and the running system shows another."""
     if seen.on is None or not seen.firm:
         return ()
     shown = "on" if seen.on else "off"
@@ -276,7 +270,6 @@ def _contradictions(seen: BiosFinding, view: View) -> tuple[str, ...]:
 
 
 def _remedy(setting: BiosRole, view: View, wish: BiosGoal | None, hint: str) -> str:
-    """How to change it by the BMC, before what else helps."""
     if wish is None or not view.exposed:
         return hint
     coming = [each for each in view.exposed if each.pending is not None]

@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from toolkit.checks.check import Impact
 from toolkit.checks.firmware.bios import bios
-from toolkit.checks.firmware.bios_seen import (
-    BiosFinding,
-    config_of,
-    moot,
-    path_functions,
-    right,
-    unseen,
-    wrong,
-)
-from toolkit.checks.pci.pcie_caps import NO_HCA, gains, registers
+from toolkit.checks.firmware.bios_seen import BiosFinding, config_of, moot, right, unseen, wrong
+from toolkit.checks.pci.pcie_caps import NO_HCA, gains, path_functions, registers
 from toolkit.compat.bios import BiosRole
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.pcie_caps import LinkControl, read_link_control

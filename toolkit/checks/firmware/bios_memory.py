@@ -51,7 +51,6 @@ def _logged(node: Node, words: str) -> tuple[str, ...]:
 
 
 def _refusals(node: Node) -> tuple[str, ...]:
-    """What the log says of GPUs whose BARs found no room in the end; () where no log tells."""
     try:
         told = homeless_bars(node.dmesg)
     except (NoEvidence, Unparsable):
@@ -164,7 +163,6 @@ def mmio_window(node: Node, want: Want) -> BiosFinding:
 
 
 def _no_room(node: Node, homeless: tuple[str, ...], high: list[Window]) -> BiosFinding:
-    """GPUs without address: the windows are too small, or out of the processor's reach."""
     # The kernel leaves out of its map what the processor cannot address, and says so.
     ignored = _logged(node, _NOT_ADDRESSABLE)
     return wrong(

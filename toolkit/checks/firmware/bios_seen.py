@@ -66,13 +66,3 @@ def config_of(node: Node, function: PciFunction) -> ConfigSpace:
     if space is None:
         raise NoEvidence(f"config space of {function.address}: not part of this evidence")
     return space
-
-
-def path_functions(node: Node) -> tuple[PciFunction, ...]:
-    """GPUs, the HCAs that serve them, and the bridges above both."""
-    tree = node.pci
-    found: dict[str, PciFunction] = {}
-    for function in (*tree.gpus, *node.compute_hcas):
-        for each in (*tree.bridges_above(function), function):
-            found.setdefault(each.address, each)
-    return tuple(found.values())

@@ -68,7 +68,6 @@ def gdrcopy(node: Node, want: Want) -> Finding:
 
 
 def _by_kernel(node: Node) -> Finding | None:
-    """What the kernel said of it in a text: why it was not inserted, or that it could not pin."""
     if why := why_not_inserted(node, ("gdrdrv",)):
         return failed(f"{why[0]}: {why[1].cause}", expected="loaded", hint=why[1].action)
     call = "nvidia_p2p_get_pages("

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.kernel.build_failures import why_not_inserted
@@ -11,6 +11,7 @@ from toolkit.checks.modules.fixes import open_driver, reload
 from toolkit.errors import NoEvidence
 from toolkit.facts.gpu.driver import Flavor, option_values
 from toolkit.facts.node.node import Node
+from toolkit.facts.pci.functions import PciFunction
 from toolkit.facts.versions import Version
 from toolkit.plural import counted
 from toolkit.want import PeerPath, Want
@@ -47,16 +48,26 @@ def present(node: Node, want: Want) -> Finding:
     if not wrong:
         return passed(f"{counted(len(gpus), 'GPU')}")
     drivers = sorted({gpu.driver or "no driver" for gpu in wrong})
-    return failed(
+    return _refused(node, wrong) or failed(
         f"{len(wrong)} of {len(gpus)} GPUs: {', '.join(drivers)}",
         expected="driver nvidia on every GPU",
         details=tuple(f"{gpu.address}: {gpu.driver or 'no driver'}" for gpu in wrong),
     )
 
 
+def _refused(node: Node, without: Collection[PciFunction]) -> Finding | None:
+    """Where the log has said that the driver does not drive those that have none."""
+    try:
+        said = node.unsupported_gpus
+    except NoEvidence:
+        return None
+    odd = {gpu.address: said[gpu.address] for gpu in without if gpu.address in said}
+    return _unsupported(odd) if odd else None
+
+
 def _by_log(node: Node) -> Finding | None:
     """What a loose kernel log says of GPUs that the driver does not take, or cannot start."""
-    if odd := node.unsupported_gpus:
+    if not node.probed and (odd := node.unsupported_gpus):
         return _unsupported(odd)
     if not (ill := node.unstarted_gpus):
         return None
@@ -182,7 +193,8 @@ def params(node: Node, want: Want) -> Finding:
         return not_applicable(NOT_LOADED)
     live = node.driver_params
     configured: dict[str, str] = {}
-    for module, words in node.modprobe.options if node.probed else _said(node):
+    said: Options = node.said_config.config.options if node.said_config is not None else ()
+    for module, words in node.modprobe.options if node.probed else said:
         if re.sub("_current(_open)?$", "", module) == "nvidia":
             configured |= option_values(words)
     stale = [
@@ -202,11 +214,6 @@ def params(node: Node, want: Want) -> Finding:
         f"{len(configured)} configured, all live" if configured else "driver's defaults",
         details=tuple(f"{key}: {live[key]}" for key in _OF_INTEREST if live.get(key)),
     )
-
-
-def _said(node: Node) -> Options:
-    """Of lines of modprobe.d that somebody has found."""
-    return node.said_config.config.options if node.said_config is not None else ()
 
 
 def _by_values(live: Mapping[str, str], asked: int) -> Finding:

@@ -89,7 +89,6 @@ def _not_loaded(node: Node) -> Finding:
 
 
 def _reported(report: GdsCheck) -> Finding:
-    """What gdscheck itself came to."""
     named = f"gdscheck {report.release}".rstrip()
     able = [name for name, can in report.storage.items() if can]
     if report.verified is None and (able or not report.listed):

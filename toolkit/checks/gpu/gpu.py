@@ -74,7 +74,6 @@ def for_consumers(name: str) -> bool:
 
 
 def _by_name(node: Node, doubtful: list[str]) -> Finding:
-    """GPUs whose chip is sold as GeForce too."""
     if node.no_driver:
         return not_applicable(f"{NOT_LOADED}, which tells the names of the GPUs")
     count, names = len(node.gpu_chips), {row.address: row.name for row in node.gpu_rows}
@@ -173,7 +172,6 @@ def mig_vgpu(node: Node, want: Want) -> Finding:
 
 
 def _mig_trouble(able: list[SmiGpu], meant: str) -> Finding | None:
-    """GPUs in another mode than is meant, or than the others, or of which it is not told."""
     if strange := [each for each in able if each.mig not in {ENABLED, "Disabled"}]:
         return unknown(f"the MIG mode of {strange[0].address} is {strange[0].mig!r}")
     split = [each for each in able if each.mig == ENABLED]
@@ -245,7 +243,6 @@ def confidential(node: Node, want: Want) -> Finding:
 
 
 def _parts(node: Node) -> tuple[str, ...]:
-    """What to know of MPS on GPUs that it can split; nothing where daemons cannot be seen."""
     try:
         runs = any(each.name == MPS for each in node.daemons)
     except NoEvidence:

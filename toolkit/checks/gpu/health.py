@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
+from toolkit.checks.check import (
+    NO_GPU,
+    Finding,
+    Impact,
+    check,
+    failed,
+    no_gpu_on_bus,
+    not_applicable,
+    passed,
+    unknown,
+)
 from toolkit.checks.gpu.driver import NOT_LOADED
 from toolkit.compat.gpus import XidAction, xid_row
-from toolkit.errors import CutOff, NoEvidence, Unparsable
+from toolkit.errors import CutOff, NoEvidence, Unparsable, unless_cut
 from toolkit.facts.gpu.driver import is_error
 from toolkit.facts.gpu.kernel_trouble import Trouble
 from toolkit.facts.node.node import Node
@@ -16,7 +26,6 @@ from toolkit.plural import counted
 from toolkit.want import Want
 
 T = TypeVar("T")
-NO_GPU = "no NVIDIA GPU on the PCI bus"
 NONE_LISTED = "nvidia-smi lists no GPU and does not say why"
 _OFF = "drain the node and reboot it, cold if that does not do; exchange the GPU if it comes again"
 _HINTS = {
@@ -38,15 +47,6 @@ def asked(ask: Callable[[], T]) -> tuple[T | None, NoEvidence | Unparsable | Non
         raise
     except (NoEvidence, Unparsable) as why:
         return None, why
-
-
-def _bare(node: Node) -> bool:
-    """Known to have no GPU on the bus.
-
-    :raises CutOff: where the evidence ends before it could tell.
-    """
-    bare, _ = asked(lambda: node.fresh().pci.whole and not node.fresh().pci.gpus)
-    return bool(bare)
 
 
 @check(
@@ -88,8 +88,8 @@ def _answering(node: Node) -> Finding:
     fallen, no_log = asked(lambda: node.fallen_gpus)
     said, no_words = asked(lambda: node.smi_said)
     lines = said.lost if said else ()
-    rows, _ = asked(lambda: node.gpu_rows)
-    mute = [row.address for row in rows or () if is_error(row.name) and is_error(row.persistence)]
+    rows = unless_cut(lambda: node.gpu_rows, ())
+    mute = [row.address for row in rows if is_error(row.name) and is_error(row.persistence)]
     if fallen or lines or mute:
         named = {each.address for each in fallen or () if each.address} | set(mute)
         named |= set(said.addresses) if said and lines else set()
@@ -104,7 +104,7 @@ def _answering(node: Node) -> Finding:
                 *_by_device(fallen or ()),
             ),
         )
-    if _bare(node):
+    if no_gpu_on_bus(node.fresh()):
         return not_applicable(NO_GPU)
     if node.no_driver:
         return not_applicable(NOT_LOADED)
@@ -122,11 +122,9 @@ def _partly(node: Node) -> str:
 
     What nvidia-smi -q does not tell in time, other checks need and say.
     """
-    report, _ = asked(lambda: node.smi)
     rows = {row.address: row.errors for row in node.gpu_rows if row.errors}
-    told = rows or {
-        gpu.address: gpu.errors for gpu in (report.gpus if report else ()) if gpu.errors
-    }
+    gpus = unless_cut(lambda: node.smi.gpus, ())
+    told = rows or {gpu.address: gpu.errors for gpu in gpus if gpu.errors}
     return next((f"values of {address}: {wrong[0]}" for address, wrong in told.items()), "")
 
 
@@ -175,7 +173,7 @@ def xid(node: Node, want: Want) -> Finding:
             f"Xid {numbers}: what it means is not known",
             hint="look it up: docs.nvidia.com/deploy/xid-errors",
         )
-    if not told and _bare(node):
+    if not told and no_gpu_on_bus(node.fresh()):
         return not_applicable(NO_GPU)
     if not told and node.no_driver:
         return not_applicable(NOT_LOADED)

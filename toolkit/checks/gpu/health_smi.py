@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.gpu.driver import NOT_LOADED
-from toolkit.checks.gpu.health import NONE_LISTED, asked
+from toolkit.checks.gpu.health import NONE_LISTED
+from toolkit.errors import unless_cut
 from toolkit.facts.gpu.smi_health import Pairs, SmiHealth, raised, unreadable
 from toolkit.facts.node.node import Node
 from toolkit.plural import counted
@@ -134,7 +135,7 @@ def reset(node: Node, want: Want) -> Finding:
     """
     if node.no_driver:
         return not_applicable(NOT_LOADED)
-    said, _ = asked(lambda: node.smi_said)
+    said = unless_cut(lambda: node.smi_said, None)
 
     def bad(pairs: Pairs) -> Finding:
         reboot = any("Reboot" in value for _, value in pairs)

@@ -66,7 +66,6 @@ _NO_SWITCH = (
 
 
 def _by_its_log(node: Node) -> Finding | None:
-    """What it said itself, in a log that somebody pasted; None where it does not tell."""
     said = node.fm_said
     if "driver" in said:
         return failed(
@@ -114,7 +113,6 @@ def _without_unit(node: Node) -> Finding:
 
 
 def _switches_told(node: Node) -> str:
-    """What of the evidence tells of NVSwitches here; "" where nothing does."""
     looks: dict[str, Callable[[], bool]] = {
         "GPUs that have not joined the NVLink fabric": lambda: any(
             each.fabric and _ill(each) for each in node.smi_shown.gpus
@@ -166,7 +164,6 @@ def _managed(node: Node, want: Want) -> Finding:
 
 
 def _no_switches(node: Node, want: Want, behind: bool) -> str:
-    """Why no fabric manager is needed on this node; "" where one is."""
     switches = node.nvswitches
     if not switches:
         if not behind:
@@ -266,11 +263,7 @@ def links(node: Node, want: Want) -> Finding:
 
 
 # By the names that nvidia-smi prints: "NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3".
-_COUNTS = {
-    r"A100-SXM": 12,
-    r"[AH]800": 8,
-    r"\bH[12]00(?! NVL| PCIe)|\bH20\b|\bG?B[23]00\b": 18,
-}
+_COUNTS = {r"A100-SXM": 12, r"[AH]800": 8, r"\bH[12]00(?! NVL| PCIe)|\bH20\b|\bG?B[23]00\b": 18}
 _WIRED = re.compile(r"SXM(?![23])|\bH[128]00.* HBM3e?$|\bH20\b|\bH[28]00$|\bG?B[23]00\b")
 
 
@@ -312,7 +305,6 @@ _CONFIGURATION = "incorrect configuration"
 
 
 def _health(gpu: SmiGpu) -> list[tuple[str, str, str]]:
-    """Each part of its health that is not well, with its value as written and in small letters."""
     told = ((name.replace("_", " "), value, value.lower()) for name, value in gpu.fabric_health)
     return [each for each in told if each[2] not in _WELL]
 
@@ -336,7 +328,6 @@ _NOT_TOLD = ("N/A", "[N/A]")
 
 
 def _untold(gpu: SmiGpu) -> str:
-    """What is not known of a GPU that has joined; "" where all is told."""
     if gpu.fabric_status in _NOT_TOLD:
         return f"{gpu.fabric}, and its status is {gpu.fabric_status}"
     return next((f"{name} is {value}" for name, value, _ in _health(gpu)), "")

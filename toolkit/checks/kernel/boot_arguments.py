@@ -67,10 +67,14 @@ def cmdline(node: Node, want: Want) -> Finding:
     if not node.knows_cmdline:
         return _by_log(node)
     arguments = node.cmdline
-    vendor, arch = _processor(node) if _about_an_iommu(arguments) else ("", "")
+    vendor, arch = (
+        _processor(node)
+        if any(name in arguments for name in (*SWITCHES, "iommu.passthrough"))
+        else ("", "")
+    )
     wrong = [*_misleading(arguments, vendor), *_elsewhere(arguments, vendor, arch)]
     if "pcie_acs_override" in arguments:
-        wrong.append(_override(_log(node)))
+        wrong.append(_override(read_or(lambda: node.dmesg, ())))
     options = {each.partition("=")[0] for each in arguments.listed("pci")}
     strange = {each for each in options if not _KNOWN.fullmatch(each)}
     values = {pair for pair in _values(arguments) if pair[1] not in _VALUES[pair[0]]}
@@ -87,20 +91,11 @@ def cmdline(node: Node, want: Want) -> Finding:
     return passed("; ".join(idle) or "nothing misleading")
 
 
-def _about_an_iommu(arguments: Cmdline) -> bool:
-    return any(name in arguments for name in (*SWITCHES, "iommu.passthrough"))
-
-
 def _processor(node: Node) -> tuple[str, str]:
     """Maker and architecture; "" for what loose files do not tell, so that any will do."""
     if not node.knows_cpu:
         return "", ""
     return node.cpu.vendor or node.cpu.model, node.arch
-
-
-def _log(node: Node) -> tuple[str, ...]:
-    """The kernel log, for what it adds to a failure that stands without it."""
-    return read_or(lambda: node.dmesg, ())
 
 
 def _override(log: tuple[str, ...]) -> str:
@@ -110,7 +105,6 @@ def _override(log: tuple[str, ...]) -> str:
 
 
 def _by_log(node: Node) -> Finding:
-    """What the kernel logs of options that it does not know, where only its log was given."""
     refused = [f"pci={each}" for each in _refused(node.dmesg)]
     refused += [f"{name}={value}" for name, value in _unknown_values(node.dmesg)]
     if refused:

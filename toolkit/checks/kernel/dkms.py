@@ -48,7 +48,6 @@ def present(node: Node, want: Want) -> Finding:
 
 
 def _uncalled(node: Node) -> Finding | None:
-    """Why DKMS builds nothing when a kernel is installed; None where it does."""
     if node.autoinstall_off:
         return failed(
             "/etc/dkms/no-autoinstall is there",
@@ -118,15 +117,14 @@ def state(node: Node, want: Want) -> Finding:
 
 
 def _builds(node: Node) -> list[DkmsBuild]:
-    """What of DKMS's is GPUDirect's here."""
-    builds = [each for each in node.dkms if _ours(each.module)]
+    builds = [
+        each
+        for each in node.dkms
+        if each.module.startswith(OURS) and not each.module.startswith(BEFORE)
+    ]
     if not has_connectx(node.fresh()):  # OFED drives no other maker's HCAs
         builds = [each for each in builds if not each.module.startswith(OF_CONNECTX)]
     return builds
-
-
-def _ours(module: str) -> bool:
-    return module.startswith(OURS) and not module.startswith(BEFORE)
 
 
 def _name(each: DkmsBuild) -> str:
@@ -153,7 +151,6 @@ def _ill_for(node: Node, builds: list[DkmsBuild], kernels: list[str]) -> list[st
 
 
 def _lacking(node: Node, builds: list[DkmsBuild], kernel: str) -> list[str]:
-    """Modules that are not installed for one kernel, in whatever version."""
     lines = []
     for module in _missing(node, builds, kernel):
         rows = [each for each in builds if each.module == module]
@@ -200,7 +197,6 @@ def _prebuilt(node: Node, module: str, kernel: str) -> bool:
 
 
 def _install(builds: list[DkmsBuild], kernels: list[str], ill: list[str]) -> str:
-    """The command for the first thing that is wrong."""
     module, _, rest = ill[0].partition(", ")
     kernel = rest.partition(":")[0]
     version = next((each.version for each in reversed(builds) if each.module == module), "")
@@ -239,7 +235,8 @@ def owner_conflict(node: Node, want: Want) -> Finding:
         {
             each.name
             for each in node.dkms_packages
-            if each.name in registered and any(_peermem(name) for name in each.builds)
+            if each.name in registered
+            and any(name.startswith("nvidia") and name.endswith("peermem") for name in each.builds)
         }
     )
     if len(owners) > 1:
@@ -259,10 +256,6 @@ def owner_conflict(node: Node, want: Want) -> Finding:
     if not owners:
         return not_applicable("no DKMS package builds nvidia-peermem")
     return passed(owners[0])
-
-
-def _peermem(name: str) -> bool:
-    return name.startswith("nvidia") and name.endswith("peermem")
 
 
 @check(

@@ -133,7 +133,6 @@ Topic = Callable[[Node, Want, Boot], Finding]
 
 
 def _kernel(node: Node, want: Want, boot: Boot) -> Finding:
-    """The kernel itself can be booted."""
     if not boot.kernel.image:
         return unknown(
             f"{boot.release} has modules, and no image in /boot",
@@ -143,7 +142,6 @@ def _kernel(node: Node, want: Want, boot: Boot) -> Finding:
 
 
 def _without_driver(node: Node) -> str:
-    """Why the node needs no driver; "" where it does."""
     if without_gpus(node):
         return "no NVIDIA GPU on the PCI bus"
     if all(gpu.driver == PASSED_THROUGH for gpu in node.pci.gpus):
@@ -152,7 +150,6 @@ def _without_driver(node: Node) -> str:
 
 
 def _driver(node: Node, want: Want, boot: Boot) -> Finding:
-    """The driver is there, in the version that user space has."""
     if why := _without_driver(node):
         return not_applicable(why)
     hint = modules_hint(node, boot.kernel, node.driver_dkms, "the NVIDIA driver")
@@ -289,7 +286,6 @@ def _weak(file: ModuleFile | None, boot: Boot) -> tuple[str, ...]:
 
 
 def _dmabuf(node: Node, want: Want, boot: Boot) -> Finding:
-    """The kernel has dma-buf."""
     if why := _elsewhere(want, PeerPath.DMABUF):
         return not_applicable(why)
     config = node.kernel_configs.get(boot.release)
@@ -332,7 +328,6 @@ def _configuration(node: Node, want: Want, boot: Boot) -> Finding:
 
 
 def _autoload(node: Node, want: Want, boot: Boot) -> Finding:
-    """nvidia-peermem is loaded at boot."""
     if why := _elsewhere(want, PeerPath.PEERMEM):
         return not_applicable(why)
     if why := without_nvidia_peermem(node) or _without_driver(node):

@@ -70,11 +70,7 @@ HOOKS = (
     Hook("kernel", "/etc/kernel/postinst.d/zz-gdr-toolkit", Caller.KERNEL, _DEBIAN, True),
     Hook("headers", "/etc/kernel/header_postinst.d/zz-gdr-toolkit", Caller.KERNEL, _DEBIAN, True),
     Hook(
-        "kernel-install",
-        "/etc/kernel/install.d/95-gdr-toolkit.install",
-        Caller.KERNEL,
-        _RHEL,
-        True,
+        "kernel-install", "/etc/kernel/install.d/95-gdr-toolkit.install", Caller.KERNEL, _RHEL, True
     ),
 )
 
@@ -143,7 +139,6 @@ def rebuild(node: Node, want: Want) -> Finding:
 
 
 def _lacking(needed: list[Hook], found: dict[str, HookFile]) -> Finding | None:
-    """What of the program and its hooks is not there, or not as it must be to run."""
     if ill := _ill(REBUILD, found, executable=True):
         return _unnoticed(needed, needed, [f"{REBUILD}: {ill}"])
     wrong = {each: _ill(each.path, found, executable=each.executable) for each in needed}
@@ -154,7 +149,6 @@ def _lacking(needed: list[Hook], found: dict[str, HookFile]) -> Finding | None:
 
 
 def _stopped(needed: list[Hook], node: Node) -> Finding | None:
-    """What keeps hooks that are there from being called, or from building."""
     for package, brings in (_PLUGINS[each.id] for each in needed if each.id in _PLUGINS):
         if not any(brings in path for path in node.rebuild_hooks):
             return failed(
@@ -172,7 +166,6 @@ def _stopped(needed: list[Hook], node: Node) -> Finding | None:
 
 
 def _nothing_to_follow(node: Node, want: Want) -> str:
-    """Why nothing has to be rebuilt here; "" where something has."""
     if want.modules is Modules.BUILT:
         return "modules are built elsewhere and delivered"
     if node.ofed.flavour is OfedFlavour.INBOX:
@@ -193,7 +186,6 @@ def _another_owner(node: Node, want: Want) -> str:
 
 
 def _ill(path: str, found: dict[str, HookFile], *, executable: bool) -> str:
-    """What is wrong with a file; "" for nothing."""
     if path not in found:
         return "missing"
     if found[path] is HookFile.EMPTY:

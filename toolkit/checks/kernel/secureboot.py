@@ -105,7 +105,6 @@ def _taken(node: Node) -> set[tuple[str, str]]:
 
 
 def _files(node: Node, want: Want) -> list[ModuleFile]:
-    """The modules of the path that are on disk."""
     files = [*node.rdma_files.values()]
     if node.driver_file is not None:
         files.append(node.driver_file)

@@ -177,7 +177,6 @@ def unknown_symbol(node: Node, want: Want) -> Finding:
 
 
 def _no_refusal(told: Refusals) -> Finding:
-    """How far back that reaches."""
     if told.at_work:
         return passed("it was loaded and at work when it wrote to the log", details=(told.at_work,))
     if not told.whole:
@@ -287,10 +286,7 @@ def loadable(node: Node, want: Want) -> Finding:
         return passed("nothing stands in the way", details=("modprobe nvidia-peermem",))
     name, obstacle = found
     return failed(
-        obstacle.found,
-        expected=obstacle.expected,
-        hint=obstacle.command,
-        details=(f"see {name}",),
+        obstacle.found, expected=obstacle.expected, hint=obstacle.command, details=(f"see {name}",)
     )
 
 

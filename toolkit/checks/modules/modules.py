@@ -112,7 +112,6 @@ def _arguments(node: Node) -> Cmdline:
 
 
 def _lines_naming(node: Node, modules: set[str]) -> tuple[str, ...]:
-    """Where in /etc/modprobe.d it says so."""
     return tuple(
         f"/etc/modprobe.d/{name}: {line}"
         for name, line in node.modprobe_files
@@ -184,12 +183,11 @@ def order(node: Node, want: Want) -> Finding:
         return not_applicable("neither slurmd nor kubelet has been started since the boot")
     when, service = min(begun)
     # When it was there at the latest, and by what we know.
-    times = node.unit_times or {}
     found: list[tuple[float, str]] = []
     inserted = node.peermem_inserted
     if inserted.at:
         found.append((inserted.at, "inserted"))
-    ours = times.get(OURS)
+    ours = node.unit_times.get(OURS)
     if ours is not None and ours.active and ours.well and ours.done:
         found.append((ours.done, f"{OURS} was up"))
     there = min(found, default=None)
@@ -202,7 +200,6 @@ def order(node: Node, want: Want) -> Finding:
 
 
 def _nowhere(node: Node, want: Want, expected: str) -> Finding:
-    """What is said where nothing shows that it was loaded at boot."""
     if node.peermem_inserted.refused:
         return failed(node.peermem_inserted.refused, expected=expected)
     if autoload.judge(node, want).status is Status.FAIL:
@@ -215,8 +212,8 @@ def _nowhere(node: Node, want: Want, expected: str) -> Finding:
 
 
 # Does anything rest on a module that OFED has left empty?
-# mlnx-ofa_kernel, --build-dummy-mods: each says "NAME dummy kernel module", and this version.
-DUMMY = "2.0.0"
+# mlnx-ofa_kernel, --build-dummy-mods: each says "NAME dummy kernel module", with a version of its
+# own (irdma 5.7, smc 4.1, mana_ib 23.10, ib_srp OFED's), and rests on mlx_compat alone.
 # What asks for it finds it loaded, and does without RDMA.
 SERVES = {
     "efa": "EFA",
@@ -252,7 +249,7 @@ SERVES = {
 @check(
     "ofed.dummies",
     impact=Impact.SLOW,
-    source="mlnx-ofa_kernel, --build-dummy-mods (its spec and DKMS use it); /sys/module/*/version",
+    source="mlnx-ofa_kernel, --build-dummy-mods (its spec and DKMS use it); /sys/module/*/holders",
     fix="an OFED built with that module (mlnxofedinstall --with-nvmf, --with-nfsrdma), or the "
     "kernel's own RDMA stack where OFED no longer has it",
 )
@@ -262,12 +259,13 @@ def dummies(node: Node, want: Want) -> Finding:
     OFED puts dummies in the place of the kernel's drivers that it does not bring: efa, irdma,
     nvme-rdma, rpcrdma and others. modprobe loads them without a word, and nothing works: NVMe
     over RDMA, GPUDirect Storage over it, NFS over RDMA, other makers' HCAs. Whoever has one
-    loaded relied on it. Told by their version, and by being out of tree.
+    loaded relied on it. Told by resting on nothing of RDMA, and by being out of tree.
     """
     here = {name: state for name, state in node.module_state.items() if name in SERVES}
     if not here:
         return not_applicable("no module with a version is loaded that OFED might leave empty")
-    empty = [n for n, s in here.items() if s.version == DUMMY and s.in_tree is not True]
+    resting = {each for state in node.module_state.values() for each in state.holders}
+    empty = [n for n, s in here.items() if n not in resting and s.in_tree is not True]
     if empty:
         return failed(
             f"loaded and empty: {', '.join(empty)}",
@@ -317,7 +315,6 @@ def other(node: Node, want: Want) -> Finding:
 
 
 def _obstacle(node: Node, want: Want) -> Finding:
-    """What stands between it and modprobe, as the check of the other path tells it."""
     try:
         return loadable.judge(node, replace(want, path=PeerPath.PEERMEM))
     except (NoEvidence, Unparsable) as why:

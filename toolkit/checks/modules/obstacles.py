@@ -160,11 +160,7 @@ def signature(node: Node, chosen: ModuleFile) -> Obstacle | None:
     found = refused(node, chosen)
     if not found:
         return None
-    return Obstacle(
-        found,
-        "signed by a key that the kernel trusts",
-        SIGN,
-    )
+    return Obstacle(found, "signed by a key that the kernel trusts", SIGN)
 
 
 def no_driver(node: Node) -> Obstacle | None:
@@ -193,10 +189,7 @@ def of_two_stacks(node: Node, names: Collection[str]) -> Obstacle | None:
     """
     if not node.live:
         return None  # an image has no log yet
-    try:
-        told = parse_mixed(node.dmesg)
-    except NoEvidence:
-        return None
+    told = parse_mixed(read_or(lambda: node.dmesg, ()))
     loaded = node.users if node.knows_state or node.lsmod is not None else {}
     for name, symbols in told.items():
         if name in names and name not in loaded:
@@ -241,7 +234,6 @@ def provider(node: Node, chosen: ModuleFile) -> Obstacle | None:
 
 
 def _key(node: Node, chosen: ModuleFile) -> str:
-    """The path by which modules.dep knows the file."""
     plain = chosen.filename.removeprefix("/usr")
     return next((each for each in node.module_deps if each.removeprefix("/usr") == plain), "")
 

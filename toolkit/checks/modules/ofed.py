@@ -7,7 +7,7 @@ from collections import Counter
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.rdma.makers import has_connectx, takes_nvidia_peermem
 from toolkit.compat.reader import Hca, numbers
-from toolkit.errors import NoEvidence
+from toolkit.errors import read_or
 from toolkit.facts.modules.ofed import LEFTOVER, OFA, OfedSearch
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.functions import MELLANOX, PciFunction
@@ -115,7 +115,6 @@ def headers_link(node: Node, want: Want) -> Finding:
 
 
 def _agree(node: Node, found: OfedSearch, want: Want) -> Finding:
-    """The first thing that is wrong, of those that stop a build and those that make a stub."""
     kernel, folder = node.kernel, found.kbuild
     stub = "nvidia-peermem would become a stub"
     link = f"ln -s {node.arch}/{kernel} {OFA}/{kernel}"
@@ -239,16 +238,8 @@ def _has_failed(node: Node, result: str) -> Finding:
         hint="./invokew provision lets it restart under nvidia_peermem; by hand, with the node "
         "drained (RDMA and the net devices of its HCAs go down, SSH over them too): rmmod "
         "nvidia_peermem; systemctl restart openibd; modprobe nvidia-peermem",
-        details=_said(node),
+        details=read_or(lambda: node.openibd_log[-3:], ()),
     )
-
-
-def _said(node: Node) -> tuple[str, ...]:
-    """Its last words; none where its log cannot be read."""
-    try:
-        return node.openibd_log[-3:]
-    except NoEvidence:
-        return ()
 
 
 # Does the RDMA stack know each HCA that is there?

@@ -20,13 +20,14 @@ from toolkit.checks.modules import obstacles
 from toolkit.checks.modules.fixes import reload
 from toolkit.checks.modules.loading import NAMES, is_live
 from toolkit.checks.rdma.registration import taken
-from toolkit.errors import NoEvidence
+from toolkit.errors import read_or
 from toolkit.facts.boot.kernel import module_name
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.registration import PEERMEM
 from toolkit.want import PeerPath, Want
 
 PEERMEM_ONLY = frozenset({PeerPath.PEERMEM})
+_OF_PEERMEM = re.compile("nvidia[_-]peermem")
 NOT_LOADED = "nvidia-peermem is not loaded"
 
 
@@ -122,7 +123,7 @@ def loaded(node: Node, want: Want) -> Finding:
     return failed(
         NOT_LOADED if state is None else f"in state {state.initstate or 'unknown'}",
         expected="live",
-        details=_kernel_log(node),
+        details=tuple(filter(_OF_PEERMEM.search, read_or(lambda: node.dmesg, ())))[-3:],
     )
 
 
@@ -145,17 +146,6 @@ def _by_lsmod(node: Node, listed: dict[str, tuple[str, ...]]) -> Finding:
     if node.hides("lsmod", "nvidia_peermem"):
         return unknown("lsmod was searched for another name", hint="give the whole of lsmod")
     return failed(NOT_LOADED, expected="listed by lsmod")
-
-
-def _kernel_log(node: Node) -> tuple[str, ...]:
-    """What the kernel said when it refused the module; nothing, where the log cannot be read."""
-    try:
-        lines = [
-            line for line in node.dmesg if "nvidia_peermem" in line or "nvidia-peermem" in line
-        ]
-    except NoEvidence:
-        return ()
-    return tuple(lines[-3:])
 
 
 @check(
@@ -264,13 +254,9 @@ def legacy_conflict(node: Node, want: Want) -> Finding:
 
     Both register a client; the first that claims a page wins. Deprecated since CUDA 11.5.
     """
-    loaded = "nv_peer_mem is loaded"
-    listed = {*(node.lsmod or ()), *node.tagged_modules}
-    if (
-        not node.knows_state
-        and "nv_peer_mem" in (node.lsmod or ())
-        and "nvidia_peermem" not in listed
-    ):
+    loaded, lsmod = "nv_peer_mem is loaded", node.lsmod or {}
+    listed = {*lsmod, *node.tagged_modules}
+    if not node.knows_state and "nv_peer_mem" in lsmod and "nvidia_peermem" not in listed:
         why = f"{loaded}, and no nvidia-peermem is shown: the older module, which does the same"
         return unknown(why, hint="drivers since R470 bring nvidia-peermem; never load both")
     if not node.knows_state and "nv_peer_mem" in listed:

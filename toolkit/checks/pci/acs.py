@@ -177,7 +177,6 @@ def mask(node: Node, want: Want) -> Finding:
 
 
 def _by_rdma_topo(told: TopoCheck) -> Finding:
-    """What NVIDIA's own tool found, where it alone was given."""
     if told.wrong:
         return failed(
             f"rdma_topo check: {len(told.wrong)} of {len(told.wrong + told.right)} fail",
@@ -288,7 +287,6 @@ def _understood(node: Node) -> AcsArguments:
 def _troubled(
     node: Node, wanted: tuple[Demand, ...], arguments: AcsArguments
 ) -> tuple[Demand, ...]:
-    """The bridges that a boot with these arguments leaves otherwise than wanted."""
     found = []
     for each in wanted:
         now = each.bridge.acs_registers()

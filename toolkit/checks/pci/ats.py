@@ -24,7 +24,6 @@ _HOSTS = frozenset({Role.BARE_METAL, Role.VM_HOST})
 
 
 def _firmware(node: Node, address: str, *, on: bool) -> str:
-    """The setting in the HCA's firmware, by its maker's tool."""
     provider = maker_of(node, address)
     if provider is not None and provider.id != CONNECTX:
         word = "on" if on else "off"

@@ -75,7 +75,7 @@ def state(node: Node, want: Want) -> Finding:
         )
         if value in arguments.listed(name)
     ]
-    if asked and not off and tables and _counts_here(asked[0], node.cpu.vendor):
+    if asked and not off and tables and node.cpu.vendor in SWITCHES[asked[0].partition("=")[0]]:
         return failed(
             f"off, although {asked[0]} asks for it and the firmware offers one ({tables[0]})",
             expected=f"the IOMMU on, or no {asked[0]}",
@@ -89,10 +89,6 @@ def _kind_of(unit: str) -> str:
     """ "dmar0" and "ivhd0" are numbered; "smmu3.0x12000000" has its place behind a dot."""
     name, dot, _ = unit.partition(".")
     return name if dot else name.rstrip("0123456789")
-
-
-def _counts_here(argument: str, vendor: str) -> bool:
-    return vendor in SWITCHES[argument.partition("=")[0]]
 
 
 @check(
@@ -189,7 +185,6 @@ def _other_boot(log: IommuSaid, how: str, *, told: bool) -> bool:
 
 
 def _by_what_was_said(node: Node) -> Finding:
-    """Passthrough, where only the kernel log or the command line was given."""
     log, arguments = node.iommu_told
     how = passes_through(arguments, _vendor(node)) if arguments is not None else ""
     if log is not None and log.faults:
@@ -260,7 +255,6 @@ def boot(node: Node, want: Want) -> Finding:
 
 
 def _needs_no_argument(node: Node) -> str:
-    """Why peer traffic will pass although no argument asks for it; "" where it will not."""
     arguments, kernel = node.next_cmdline, node.next_boot.kernel
     # The options that were read are the running kernel's; another one's are not known.
     same = not node.live or kernel == node.kernel
@@ -283,7 +277,6 @@ def _newly_on(node: Node) -> bool:
 
 
 def _by_grub_default(arguments: Cmdline) -> Finding:
-    """What GRUB's settings would make of it, where nothing but they were given."""
     how = passes_through(arguments)
     if how:
         return passed(f"{how} in /etc/default/grub")

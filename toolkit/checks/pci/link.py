@@ -16,11 +16,11 @@ from toolkit.checks.check import (
     passed,
     unknown,
 )
-from toolkit.checks.gpu.health import asked
 from toolkit.checks.pci.pcie import FLAT
 from toolkit.checks.rdma.pasted_ports import pcie_told
 from toolkit.checks.role import role
 from toolkit.compat.gpus import chip
+from toolkit.errors import unless_cut
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.functions import PciFunction, PciTree
 from toolkit.facts.pci.kernel_log import Errors, Severity
@@ -75,9 +75,8 @@ def link(node: Node, want: Want) -> Finding:
 
 
 def _without_bus(node: Node) -> Finding | None:
-    """What nvidia-smi -q, mlxlink and the kernel log tell; None where none of them was given."""
-    report, _ = asked(lambda: node.smi_shown)
-    slow = [f"{each.address}: {each.link}" for each in report.gpus if each.link] if report else []
+    gpus = unless_cut(lambda: node.smi_shown.gpus, ())
+    slow = [f"{each.address}: {each.link}" for each in gpus if each.link]
     if slow:
         return failed(
             f"{counted(len(slow), 'GPU')} at work below what the slot can: {slow[0]}",
@@ -89,7 +88,6 @@ def _without_bus(node: Node) -> Finding | None:
 
 
 def _whole(gpus: tuple[PciFunction, ...], many: int) -> Finding:
-    """All links are as wide and fast as they should be, but for what GPUs do while idle."""
     slow = [gpu for gpu in gpus if gpu.now.speed < gpu.best.speed]
     of, slower = Counter(g.device for g in gpus), Counter(g.device for g in slow)
     if odd := [g.address for g in slow if slower[g.device] * 2 <= of[g.device]]:
@@ -102,7 +100,6 @@ def _whole(gpus: tuple[PciFunction, ...], many: int) -> Finding:
 
 
 def _judged(node: Node) -> Iterator[PciFunction]:
-    """The HCAs but those that manage the node."""
     roles = node.hca_roles if node.has_rdma else {}
     for each in node.hcas:
         if each.address not in roles or roles[each.address].use is not HcaUse.MANAGEMENT:
@@ -147,7 +144,6 @@ _BANDWIDTH = re.compile(
 
 
 def _by_log(lines: tuple[str, ...]) -> Finding:
-    """From the kernel log alone, in which mlx5_core tells the bandwidth of each HCA."""
     found = {match[1]: match for line in lines if (match := _BANDWIDTH.search(line))}
     limited = {address: match for address, match in found.items() if match[3]}
     if limited:
@@ -237,7 +233,7 @@ def _counted(
         for each in (*tree.bridges_above(function), function)
     }
     logged: dict[str, Counter[Severity]] = defaultdict(Counter)
-    for error in asked(lambda: node.bus_errors)[0] or ():
+    for error in unless_cut(lambda: node.bus_errors, ()):
         logged[error.address][error.severity] += 1
     bad = {
         address: ", ".join(told)
@@ -270,7 +266,7 @@ def _by_log_alone(
     node: Node, expected: str, of_log: Callable[[Counter[Severity], float], Words]
 ) -> Finding | None:
     """Where nothing tells which functions there are, and a GPU or an HCA had to do with errors."""
-    errors, _ = asked(lambda: node.bus_errors)
+    errors = unless_cut(lambda: node.bus_errors, ())
     if not errors or not any(map(_CONCERNED.search, node.dmesg)):
         return None
     logged: dict[str, Counter[Severity]] = defaultdict(Counter)

@@ -70,8 +70,7 @@ def distance(node: Node, want: Want) -> Finding:
         why = _untold(open_, told.source)
         return unknown(f"{what}: {why}", hint="nvidia-smi topo -m; lspci -tv")
     return passed(
-        f"GPU to nearest HCA: {shown}",
-        details=(*map(_line, best), *_second_opinion(node, told)),
+        f"GPU to nearest HCA: {shown}", details=(*map(_line, best), *_second_opinion(node, told))
     )
 
 
@@ -154,7 +153,6 @@ def _line(each: NamedPair) -> str:
 
 
 def _second_opinion(node: Node, told: Pairs) -> tuple[str, ...]:
-    """What nvidia-smi's matrix says otherwise; nothing where it did not answer."""
     if told.source is not PairSource.TREE:
         return ()
     matrix = node.cross_matrix

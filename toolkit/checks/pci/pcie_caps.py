@@ -35,7 +35,7 @@ def mps(node: Node, want: Want) -> Finding:
     uncorrectable error. Behind one switch the two devices talk to each other directly, so
     what suits each towards the root complex may yet not fit (pci=pcie_bus_perf does that).
     """
-    path = _path_functions(node)
+    path = path_functions(node) if node.compute_hcas else ()
     if lost := [each.address for each in path if not each.parents]:
         return unknown(f"where {lost[0]} hangs is not told", hint="give the whole lspci -vvv")
     sizes: dict[str, int] = {}
@@ -58,14 +58,14 @@ def mps(node: Node, want: Want) -> Finding:
     return passed(f"{shown} bytes on {counted(len(sizes), 'function')}")
 
 
-def _path_functions(node: Node) -> list[PciFunction]:
-    tree, found = node.pci, dict[str, PciFunction]()
-    hcas = node.compute_hcas
-    if hcas:
-        for function in (*tree.gpus, *hcas):
-            for each in (*tree.bridges_above(function), function):
-                found[each.address] = each
-    return list(found.values())
+def path_functions(node: Node) -> tuple[PciFunction, ...]:
+    """GPUs, the HCAs that serve them, and the bridges above both."""
+    tree = node.pci
+    found: dict[str, PciFunction] = {}
+    for function in (*tree.gpus, *node.compute_hcas):
+        for each in (*tree.bridges_above(function), function):
+            found.setdefault(each.address, each)
+    return tuple(found.values())
 
 
 def _too_large(node: Node, sizes: dict[str, int]) -> dict[str, str]:

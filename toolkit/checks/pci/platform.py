@@ -9,12 +9,7 @@ from toolkit.checks.role import PASSED_THROUGH
 from toolkit.compat.gpus import chip
 from toolkit.facts.gpu.driver import option_values
 from toolkit.facts.node.node import Node
-from toolkit.facts.pci.platform import (
-    Platform,
-    common_bridge,
-    is_data_direct,
-    refusing_chipset,
-)
+from toolkit.facts.pci.platform import Platform, common_bridge, is_data_direct, refusing_chipset
 from toolkit.want import Role, Want
 
 _HOSTS = frozenset({Role.BARE_METAL, Role.VM_HOST})
@@ -122,7 +117,6 @@ def _remedy(*, coherent: bool) -> str:
 
 
 def _without_bridge(node: Node, chipset: str) -> Finding:
-    """GPUs that no HCA shares a bridge with: the driver will refuse them all."""
     lonely = [
         gpu.address
         for gpu in node.pci.gpus

@@ -72,7 +72,10 @@ def rate(node: Node, want: Want) -> Finding:
             details=tuple(told),
         )
     if untold := [_port(*each) for each in up if not each[1].gbits]:
-        return _untold(node, untold[0])
+        # ibdev2netdev never tells one.
+        gap = Gap.NONE if node.probed else Gap.NOT_COLLECTED
+        why = f"{untold[0]} is up and does not tell its rate"
+        return unknown(why, hint="ibstat; ethtool", gap=gap)
     seen = ", ".join(f"{each:g}" for each in sorted({*rates}, reverse=True))
     details = tuple(why for why, _ in fit if why)
     return passed(f"{len(rates)} ports at {seen} Gb/s", details=details)
@@ -86,12 +89,6 @@ def _unequal(groups: dict[tuple[str, str], dict[str, float]], unfit: tuple[str, 
         for name, gbits in ports.items()
         if gbits < max(ports.values()) and name not in unfit
     ]
-
-
-def _untold(node: Node, port: str) -> Finding:
-    """A port that is up and tells no rate; ibdev2netdev never tells one."""
-    gap = Gap.NONE if node.probed else Gap.NOT_COLLECTED
-    return unknown(f"{port} is up and does not tell its rate", hint="ibstat; ethtool", gap=gap)
 
 
 _ALIKE = (

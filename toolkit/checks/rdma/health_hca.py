@@ -78,7 +78,6 @@ def hca_health(node: Node, want: Want) -> Finding:
 
 
 def _words(refused: tuple[Trouble, ...]) -> tuple[str, ...]:
-    """Each HCA and what it refused, once, with how often."""
     told = Counter(f"{each.address or 'an HCA'} refused {each.text}" for each in refused)
     return tuple(words + (f", {count} times" if count > 1 else "") for words, count in told.items())
 
@@ -97,7 +96,6 @@ def _refused(refused: tuple[Trouble, ...]) -> Finding:
 
 
 def _shown(group: list[Trouble]) -> list[str]:
-    """The first lines of one HCA, with when they came."""
     lines = [f"{each.text}{f', {each.when}' if each.when else ''}" for each in group[:_SHOWN]]
     left = len(group) - len(lines)
     return lines + ([f"{group[0].address}: {left} more like these"] if left else [])
@@ -154,7 +152,6 @@ def port_errors(node: Node, want: Want) -> Finding:
 
 
 def _full(ports: Counters) -> str:
-    """The first counter that stands at its end, with its port; "" for none."""
     ended = (
         f"{device} port {port}: {name} {counts[name]}"
         for (device, port), counts in ports.items()
@@ -165,7 +162,6 @@ def _full(ports: Counters) -> str:
 
 
 def _bad(ports: Counters, hours: float) -> dict[tuple[str, int], str]:
-    """The ports with more errors than a good link has, and which."""
     return {
         (device, port): f"{device} port {port}: {words}"
         for (device, port), counts in ports.items()
@@ -192,7 +188,6 @@ def _span(hours: float) -> str:
 
 
 def _over(counts: Mapping[str, int], hours: float) -> list[str]:
-    """The counters that a good link does not have, with what they came to."""
     told = [f"{name} {counts[name]}" for name in _NEVER if counts.get(name)]
     if not hours:
         return told

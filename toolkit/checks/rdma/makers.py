@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolkit.compat.reader import Compat, HcaMaker, maker, shipped
-from toolkit.errors import CutOff, NoEvidence, Unparsable, read_or
+from toolkit.errors import NoEvidence, Unparsable, read_or, unless_cut
 from toolkit.facts.fact import once
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.devices import Port, RdmaDevice
@@ -107,12 +107,7 @@ def told(node: Node) -> dict[str, HcaMaker | None]:
     """
     if not node.live:
         return {}
-    try:
-        return makers(node)
-    except CutOff:
-        raise
-    except (NoEvidence, Unparsable):
-        return {}
+    return unless_cut(lambda: makers(node), {})
 
 
 @once

@@ -56,7 +56,6 @@ def devices_told(node: Node) -> Finding | None:
 
 
 def _nodes(node: Node) -> Finding | None:
-    """What ls /dev/infiniband shows; None where lists of devices tell more."""
     uverbs = [path for path in node.rdma_nodes if "/uverbs" in path]
     if node.no_uverbs:
         return failed(

@@ -25,7 +25,7 @@ from toolkit.checks.rdma.pasted_ports import (
     port_told,
 )
 from toolkit.checks.role import PASSED_THROUGH
-from toolkit.errors import NoEvidence
+from toolkit.errors import read_or
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.functions import MELLANOX
 from toolkit.facts.pci.kernel_log import parse_probe_failures
@@ -103,7 +103,6 @@ def _away(node: Node) -> str:
 
 
 def _none(node: Node, idle: list[str]) -> Finding:
-    """No RDMA device at all: the drivers are not there, or no card is."""
     if not idle:
         return failed(
             "no RDMA device, no HCA",
@@ -122,7 +121,6 @@ def _none(node: Node, idle: list[str]) -> Finding:
 
 
 def _load(node: Node) -> str:
-    """How the drivers of idle HCAs are loaded: each maker has its own."""
     rows = (maker_of(node, each) for each in _idle(node))
     names = dict.fromkeys(name for row in rows if row is not None for name in row.modules)
     return f"modprobe -a {' '.join(names)}; dmesg tells why one of them refuses"
@@ -130,10 +128,7 @@ def _load(node: Node) -> str:
 
 def _not_taken(node: Node, addresses: list[str]) -> tuple[str, tuple[str, ...]]:
     """What to do about HCAs that their driver gave up, and of each why; "" where none was."""
-    try:
-        failures = parse_probe_failures(node.dmesg)
-    except NoEvidence:
-        failures = {}
+    failures = parse_probe_failures(read_or(lambda: node.dmesg, ()))
     gone = {each: failures[each] for each in addresses if each in failures}
     details = tuple(
         f"{each}: {gone[each].driver} gave up with error {gone[each].error}"
@@ -168,7 +163,6 @@ def _untaken(node: Node) -> Finding | None:
 
 
 def _idle(node: Node) -> list[str]:
-    """HCAs on the PCI bus without an RDMA device."""
     driven = {each.address for each in node.rdma_hardware}
     driven |= {each.address for each in node.namespaced}
     # Of a bond the first function has the RDMA device, and carries the traffic of all.
@@ -206,7 +200,6 @@ def _card(address: str) -> str:
 
 
 def _opened(node: Node) -> Finding:
-    """Whether user space can open what the kernel has."""
     if node.no_uverbs:
         return failed(
             "no /dev/infiniband/uverbs*", expected="a uverbs node", hint="modprobe ib_uverbs"
@@ -262,7 +255,7 @@ def port(node: Node, want: Want) -> Finding:
     judged = serving(node)
     unused = unused_boards(node, judged)
     spare = spares(judged, unused)
-    down = [each for each in judged if not _up(each) and each not in spare]
+    down = [each for each in judged if not any(one.up for one in each.ports) and each not in spare]
     if not node.rdma_devices and (away := _away(node)):
         return unknown(away, hint="--inside POD") if node.namespaced else not_applicable(away)
     if not judged:
@@ -283,10 +276,6 @@ def port(node: Node, want: Want) -> Finding:
             for each in spare
         ),
     )
-
-
-def _up(device: RdmaDevice) -> bool:
-    return any(one.up for one in device.ports)
 
 
 def _names(devices: list[RdmaDevice]) -> str:

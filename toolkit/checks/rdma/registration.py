@@ -151,7 +151,6 @@ def _pairs(node: Node, tried: Registration) -> tuple[list[GpuHca], list[GpuHca]]
 def _wrong(
     tried: Registration, pairs: list[GpuHca], ways: Iterable[str]
 ) -> Iterator[tuple[str, str, str]]:
-    """Of pairs that were tried those that came to nothing: GPU, HCA, why."""
     for gpu, hca in pairs:
         said = tried.of(gpu, hca)
         for way in ways:
@@ -186,7 +185,6 @@ def _open(tried: Registration, pairs: list[GpuHca], ways: Iterable[str]) -> Iter
 
 
 def _beside(tried: Registration, pairs: list[GpuHca]) -> Iterator[str]:
-    """What else was tried, and by how many pairs it works."""
     for way in WAYS:
         said = [
             each.said for each in tried.pairs if each.way == way and (each.gpu, each.hca) in pairs

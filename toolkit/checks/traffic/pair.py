@@ -33,7 +33,7 @@ _SOFTWARE = ("rxe", "siw")
 _NEAR = 0.96  # of a line's rate: headers take the rest at an MTU of 4096 bytes
 _LARGE = 1 << 20  # bytes from which a library's own costs no longer count
 _OF_STATUS = OF_STATUS | {
-    10: "remote access error: the other end offered less memory; give both ends the same -s or -a",
+    10: "remote access error: the other end offered less memory; give both ends the same -s or -a"
 }
 _WAYS_OUT = {
     Trouble.CONNECT: "do the ports reach each other? their state, MTU and GIDs (rdma.port, "
@@ -134,9 +134,7 @@ def _broke_off(run: PerftestRun | None, trouble: PerftestTrouble, gpu_name: str)
 def _of_ucx(node: Node, run: UcxPerf) -> Finding:
     if run.tcp:
         return failed(
-            f"{run.bandwidth:.1f} GB/s, and UCX went by TCP",
-            expected=_BY_HCA,
-            hint=_NOT_BY_TCP,
+            f"{run.bandwidth:.1f} GB/s, and UCX went by TCP", expected=_BY_HCA, hint=_NOT_BY_TCP
         )
     if run.test and "bandwidth" not in run.test:
         return unknown(f"{run.test}: nothing of its bandwidth", hint="ucx_perftest -t tag_bw")

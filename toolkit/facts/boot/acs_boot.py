@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from toolkit.errors import Unparsable
+from toolkit.facts.lines import rows
 from toolkit.facts.pci.config_space import REDIRECT, Acs
 from toolkit.facts.pci.functions import PciFunction, PciTree
 
@@ -19,6 +19,7 @@ _ASKED_FOR = (
 )
 _DEVFN = r"[0-9a-f]{1,2}\.[0-7]"
 _PATH = re.compile(rf"(?:([0-9a-f]{{1,8}}):)?([0-9a-f]{{1,2}}):({_DEVFN}(?:/{_DEVFN})*)")
+_UNIT = re.compile(r"([^ ]*) (enabled|disabled)(?: |$)(.*)")
 _IDS = re.compile(r"pci:([0-9a-f]{1,8}):([0-9a-f]{1,8})(?::[0-9a-f]{1,8}){0,2}")
 
 
@@ -87,7 +88,7 @@ def matches(tree: PciTree, bridge: PciFunction, device: str) -> bool:
     chain = [*(each.address for each in tree.bridges_above(bridge)), bridge.address]
     walked = chain[-1 - len(steps) :]
     tails = [address.rpartition(":")[2].lstrip("0") for address in walked[1:]]
-    return bool(walked) and walked[0] == start and tails == [each.lstrip("0") for each in steps]
+    return walked[0] == start and tails == [each.lstrip("0") for each in steps]
 
 
 def device_path(bridge: PciFunction) -> str:
@@ -96,9 +97,8 @@ def device_path(bridge: PciFunction) -> str:
     The numbers of buses below a root bus change with what is plugged in, its own with the
     firmware alone; so it is named by that, and by device and function on each bus below.
     """
-    roots = [at for at, each in enumerate(bridge.parents) if each.startswith("pci")]
-    above = bridge.parents[roots[-1] + 1 :] if roots else ()
-    first, *rest = (*above, bridge.address)
+    below = [at + 1 for at, each in enumerate(bridge.parents) if each.startswith("pci")]
+    first, *rest = (*bridge.parents[max(below, default=0) :], bridge.address)
     return "/".join((first, *(each.rpartition(":")[2] for each in rest)))
 
 
@@ -116,11 +116,5 @@ def parse_acs_units(text: str) -> tuple[AtBoot, ...]:
 
     :raises Unparsable: at a line of another shape.
     """
-    found = []
-    for number, line in enumerate(text.split("\n")[:-1], start=1):
-        name, _, rest = line.partition(" ")
-        state, _, command = rest.partition(" ")
-        if state not in {"enabled", "disabled"}:
-            raise Unparsable("units that clear ACS", line, number)
-        found.append(AtBoot(name, state == "enabled", command))
-    return tuple(found)
+    found = rows(text, _UNIT, "units that clear ACS")
+    return tuple(AtBoot(unit[1], unit[2] == "enabled", unit[3]) for unit in found)

@@ -52,14 +52,10 @@ def parse_cmdline(text: str) -> Cmdline:
     return Cmdline(tuple(ours))
 
 
-_GRUB_DEFAULT = re.compile(r"GRUB_CMDLINE_LINUX(?:_DEFAULT)?=(.*)")
+_GRUB_DEFAULT = re.compile(r"^\s*(GRUB_CMDLINE_LINUX(?:_DEFAULT)?)=(.*?)\s*$", re.MULTILINE)
 
 
 def parse_grub_default(text: str) -> Cmdline:
     """Read /etc/default/grub: what GRUB_CMDLINE_LINUX and its _DEFAULT give, in GRUB's order."""
-    values = {}
-    for line in text.split("\n"):
-        found = _GRUB_DEFAULT.fullmatch(line.strip())
-        if found is not None:
-            values[line.strip().partition("=")[0]] = found[1].strip("\"'")
-    return parse_cmdline(" ".join(values[name] for name in sorted(values)))
+    values = dict(_GRUB_DEFAULT.findall(text))
+    return parse_cmdline(" ".join(values[name].strip("\"'") for name in sorted(values)))

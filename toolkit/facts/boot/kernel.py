@@ -6,9 +6,10 @@ import re
 from dataclasses import dataclass
 
 from toolkit.errors import Unparsable
-from toolkit.facts.lines import blocks
+from toolkit.facts.lines import blocks, rows
 
 _SET = re.compile(r"(CONFIG_\w+)=(.*)")
+_PART = re.compile(r"(.*) (present|missing)")
 _UNSET = re.compile(r"# (CONFIG_\w+) is not set")
 
 
@@ -78,13 +79,7 @@ def parse_lockdown(text: str) -> str:
 
 def parse_headers(text: str) -> dict[str, bool]:
     """Parts of a kernel's build folder, and whether each is there and not empty."""
-    parts: dict[str, bool] = {}
-    for number, line in enumerate(text.split("\n")[:-1], start=1):
-        part, _, state = line.rpartition(" ")
-        if state not in {"present", "missing"}:
-            raise Unparsable("kernel headers", line, number)
-        parts[part] = state == "present"
-    return parts
+    return {part[1]: part[2] == "present" for part in rows(text, _PART, "kernel headers")}
 
 
 # What an initramfs holds of the RDMA stack and the driver.

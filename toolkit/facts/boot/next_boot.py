@@ -10,9 +10,8 @@ import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from toolkit.errors import Unparsable
 from toolkit.facts.boot.cmdline import Cmdline, parse_cmdline
-from toolkit.facts.lines import named_lines
+from toolkit.facts.lines import named_lines, rows
 
 # Which boot loader a node has, and what was tried with it.
 # Sources: the firmware variables LoaderInfo and StubInfo (systemd-boot(7), systemd-stub(7)),
@@ -72,16 +71,13 @@ def parse_trials(text: str) -> dict[str, Tried]:
 
     :raises Unparsable: at a line that is not of this form.
     """
-    found: dict[str, Tried] = {}
-    for number, line in enumerate(text.split("\n")[:-1], start=1):
-        words = _LINE.fullmatch(line)
-        if words is None:
-            raise Unparsable("trials", line, number)
-        found[words[1]] = Tried(words[1], TrialOutcome(words[2]), words[3], words[4])
-    return found
+    return {
+        each[1]: Tried(each[1], TrialOutcome(each[2]), each[3], each[4])
+        for each in rows(text, _LINE, "trials")
+    }
 
 
-_MENU = re.compile(r"(\s*)(menuentry|submenu)\s+(?:'([^']*)'|\"([^\"]*)\")(.*)")
+_MENU = re.compile(r"(\s*)(menuentry|submenu)\s+(['\"])(.*?)\3(.*)")
 _LINUX = re.compile(r"\s*linux(?:16|efi)?\s+\S*?vmlinu[xz]-(\S+)\s*(.*)")
 _DEFAULT = re.compile(r"\s*set default=\"?([^\"]*)\"?")
 _ID = re.compile(r"menuentry_id_option\s+['\"]([^'\"]+)['\"]")
@@ -142,9 +138,10 @@ def parse_boot_entries(text: str, grub_env: str | None = None) -> BootMenu:
     grub = [line for name, lines in files.items() if name.endswith(".cfg") for line in lines]
     lines = (*bls, *_grub(grub, first=len(bls)))
     # grub-mkconfig writes the site's default first, right after that for next_entry.
-    usual: str | None = next((each for each in _defaults(grub) if each != _NEXT), "")
-    if "saved_entry" in (usual or "") or (bls and not usual):
-        usual = variables.get("saved_entry", "") if grub_env is not None else None
+    written = next((each for each in _defaults(grub) if each != _NEXT), "")
+    saved = "saved_entry" in written or (bls and not written)
+    kept = variables.get("saved_entry", "") if grub_env is not None else None
+    usual = kept if saved else written
     heeds = _NEXT in _defaults(grub)
     waits, after_failure = _waits(grub)
     menu = BootMenu(lines, usual, False, usual, heeds, waits, after_failure)
@@ -180,9 +177,10 @@ def _version(name: str) -> list[tuple[int, int, str]]:
 def _bls(
     name: str, lines: list[str], variables: dict[str, str], *, known: bool
 ) -> BootEntry | None:
-    words = [line.split(None, 1) for line in lines]
-    values = {pair[0]: pair[1] for pair in words if len(pair) == 2}
-    options = " ".join(pair[1] for pair in words if len(pair) == 2 and pair[0] == "options")
+    words = (line.split(None, 1) for line in lines)
+    fields = tuple((pair[0], pair[1]) for pair in words if len(pair) == 2)
+    values = dict(fields)
+    options = " ".join(value for name, value in fields if name == "options")
     named = tuple(_VARIABLE.findall(options))
     linux = re.search(r"vmlinu[xz]-(\S+)", values.get("linux", ""))
     kernel = values.get("version") or (linux[1] if linux else "")
@@ -194,7 +192,7 @@ def _bls(
         parse_cmdline(_VARIABLE.sub(lambda found: variables.get(found[1], ""), options)),
         name.removesuffix(".conf"),
         unresolved=() if known else named,
-        fields=tuple((pair[0], pair[1]) for pair in words if len(pair) == 2),
+        fields=fields,
     )
 
 
@@ -214,7 +212,7 @@ def _grub(lines: list[str], first: int) -> list[BootEntry]:
                 top, inner = top + 1, -1
                 place = str(top)
                 submenu = place if found[2] == "submenu" else ""
-            title = found[3] or found[4] or ""
+            title = found[4]
             ident = _ID.search(found[5])
             menu.append(BootEntry(title, "", Cmdline(()), ident[1] if ident else title, place))
         elif (linux := _LINUX.match(line)) and menu and not menu[-1].kernel:
@@ -245,10 +243,7 @@ def default_entry(
             return None
         # GRUB falls back to the first line where there is none of this name or number: a
         # title of a submenu's entry, given without the submenu, boots entry 0.
-        chosen = next((each for each in level if name in _names(each)), level[0])
+        named = (e for e in level if name and name in {e.id, e.title, e.place.rpartition(">")[2]})
+        chosen = next(named, level[0])
         above = chosen.place
     return chosen if chosen is not None and chosen.kernel else None
-
-
-def _names(entry: BootEntry) -> set[str]:
-    return {entry.id, entry.title, entry.place.rpartition(">")[2]} - {""}

@@ -43,10 +43,6 @@ class Attribute:
         return self.entry.read_only or self.entry.immutable or self.entry.grey
 
     @property
-    def hidden(self) -> bool:
-        return self.entry.hidden
-
-    @property
     def kind(self) -> Kind:
         """What values it takes; told by the value where no registry does."""
         if self.entry.kind is not Kind.UNTOLD:
@@ -117,13 +113,14 @@ def parse_bios(bios: str, registry: str = "", pending: str = "", system: str = "
     coming = tree(read_object("bmc-bios-pending", pending).get("Attributes")) if pending else {}
     machine = read_object("bmc-system", system) if system else {}
     current = tree(served.get("Attributes"))
-    names = _vendor_names(machine, known, served)
+    said = (words(machine.get("Manufacturer")), known.owner, *tree(served.get("Oem")))
+    names = tuple(filter(None, said))
     attributes = {name: _attribute(name, current, coming, known) for name in current}
     told = [each for each in attributes.values() if each.entry.name]
     actions = tree(served.get("Actions"))
     signs = (words(served.get("@odata.id")), *actions, *tree(actions.get("Oem")))
     return Bios(
-        vendor=next((each for each in names if each), ""),
+        vendor=next(iter(names), ""),
         model=words(machine.get("Model")),
         version=words(machine.get("BiosVersion")),
         attributes=attributes,
@@ -142,8 +139,3 @@ def _attribute(name: str, current: Tree, coming: Tree, known: Registry) -> Attri
     if entry.kind is Kind.PASSWORD:  # of no use to anybody here, and nobody's to print
         return Attribute(name, entry=entry)
     return Attribute(name, raw(current[name]), raw(coming.get(name)), entry)
-
-
-def _vendor_names(machine: Tree, known: Registry, served: Tree) -> tuple[str, ...]:
-    told = (words(machine.get("Manufacturer")), known.owner, *tree(served.get("Oem")))
-    return tuple(each for each in told if each)

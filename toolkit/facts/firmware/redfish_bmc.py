@@ -75,15 +75,8 @@ def parse_bmc(text: str) -> BmcRead:
     verified = told.get("verified", "")
     if verified not in list(Trust):
         raise Unparsable("bmc", f"verified {verified}")
-    return BmcRead(
-        told.get("address", ""),
-        Trust(verified),
-        told.get("vendor", ""),
-        told.get("model", ""),
-        told.get("bios", ""),
-        told.get("bmc", ""),
-        told.get("registry-id", ""),
-    )
+    rest = (told.get(key, "") for key in ("vendor", "model", "bios", "bmc", "registry-id"))
+    return BmcRead(told.get("address", ""), Trust(verified), *rest)
 
 
 def parse_machine(text: str) -> BmcMachine:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from toolkit.facts.firmware.redfish_bios import Attribute, Bios
+from toolkit.facts.firmware.redfish_bios import Bios
 from toolkit.facts.firmware.redfish_json import Raw
 from toolkit.facts.firmware.redfish_registry import Condition, Dependency, Property, Relation
 from toolkit.facts.firmware.redfish_values import words_of
@@ -124,25 +124,22 @@ def effects(bios: Bios, changes: Values, base: Values | None = None) -> Effects:
             name = each.attribute
             # What held before has had its effect already, unless the change goes against it.
             anew = name in changes or not holds(bios, each, before)
-            if anew and _violated(bios, each, values):
+            kept = same(bios, name, values[name], each.value)
+            if anew and not kept and holds(bios, each, values):
                 into = overruled if name in changes else changed
                 into[name] = Consequence(name, changes.get(name, before[name]), each.value, each)
                 values[name], settled = each.value, False
         if settled:
             break
+    was, is_now = closed(bios, before), closed(bios, values)
     return Effects(
         values,
         tuple(changed.values()),
         tuple(overruled.values()),
-        *_locks_moved(bios, before, values),
+        tuple(each for each in is_now if each not in was),
+        tuple(each for each in was if each not in is_now),
         settled,
     )
-
-
-def _violated(bios: Bios, rule: Dependency, values: Values) -> bool:
-    """Whether a rule's conditions hold, and its attribute has another value than it sets."""
-    there = values[rule.attribute]
-    return not same(bios, rule.attribute, there, rule.value) and holds(bios, rule, values)
 
 
 def openers(bios: Bios, name: str) -> tuple[Opener, ...]:
@@ -177,7 +174,7 @@ def same(bios: Bios, name: str, one: Raw, other: Raw) -> bool:
     if _plain(one) == _plain(other):
         return True
     found = bios.attributes.get(name)
-    choices = found.allowed if found is not None else ()
+    choices = found.allowed if found else ()
     texts = {_plain(one), _plain(other)}
     return any(texts == {_plain(each.value), _plain(each.display)} for each in choices)
 
@@ -219,21 +216,11 @@ def _is_lock(dependency: Dependency) -> bool:
 
 
 def _locks(bios: Bios, values: Values) -> dict[str, list[Dependency]]:
-    """The dependencies that make attributes read-only under these values, by attribute."""
     found: dict[str, list[Dependency]] = {}
     for each in bios.dependencies:
         if _is_lock(each) and holds(bios, each, values):
             found.setdefault(each.attribute, []).append(each)
     return found
-
-
-def _locks_moved(
-    bios: Bios, before: Values, after: Values
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Attributes that are locked after and were not before, and the other way about."""
-    was, is_now = closed(bios, before), closed(bios, after)
-    locked = tuple(each for each in is_now if each not in was)
-    return locked, tuple(each for each in was if each not in is_now)
 
 
 def _others(bios: Bios, condition: Condition) -> tuple[Raw, ...]:
@@ -242,12 +229,6 @@ def _others(bios: Bios, condition: Condition) -> tuple[Raw, ...]:
     if found is None or not can_set(bios, condition.attribute):
         return ()
     excepted = condition.relation is Relation.OTHER
-    return tuple(
-        each for each in _values(found) if same(bios, found.name, each, condition.value) is excepted
-    )
-
-
-def _values(attribute: Attribute) -> tuple[Raw, ...]:
-    if isinstance(attribute.current, bool):
-        return (True, False)
-    return tuple(attribute.shown(each) for each in attribute.allowed)
+    shown = [found.shown(each) for each in found.allowed]
+    values: list[Raw] = [True, False] if isinstance(found.current, bool) else [*shown]
+    return tuple(e for e in values if same(bios, found.name, e, condition.value) is excepted)

@@ -167,7 +167,6 @@ def _default(kind: Kind, value: Raw) -> Raw:
 
 
 def _dependency(given: Tree) -> Dependency | None:
-    """One dependency; None for a kind that sets nothing that we follow."""
     inner = tree(given.get("Dependency"))
     # HPE's DependencyFor often names the cause; what is set stands in MapToAttribute.
     to = words(inner.get("MapToAttribute")) or words(given.get("DependencyFor"))

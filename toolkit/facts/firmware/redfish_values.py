@@ -82,29 +82,17 @@ def meaning_of(value: Raw, name: str = "", row: BiosRow | None = None) -> Value:
         return _digits(value, value, reads)
     if not isinstance(value, str) or len(value) > _LONGEST:
         return Value(value, Meaning.OTHER)
-    own = None if row is None else _own_word(value, row)
-    if own is not None:
-        return own
+    known = ((Meaning.ON, row.on), (Meaning.OFF, row.off), (Meaning.AUTO, row.auto)) if row else ()
+    for meaning, own in known:
+        if squeezed(value) in map(squeezed, own):
+            return Value(value, meaning)
     # The value, and what is left without the attribute's name, or its end, before it.
     text = value.strip()
     parts = [name, name.rpartition("_")[2], name.partition("_")[2]]
-    cut = [text[len(part) :].lstrip("_") for part in parts if part and _starts(text, part)]
-    spellings = (text, *(each for each in cut if each))
+    starts = [each for each in parts if each and text.lower().startswith(each.lower())]
+    spellings = (text, *filter(None, (text[len(each) :].lstrip("_") for each in starts)))
     found = (_word(value, text, reads) for text in spellings)
     return next((each for each in found if each is not None), Value(value, Meaning.OTHER))
-
-
-def _own_word(value: str, row: BiosRow) -> Value | None:
-    word = squeezed(value)
-    own = ((Meaning.ON, row.on), (Meaning.OFF, row.off), (Meaning.AUTO, row.auto))
-    for meaning, known in own:
-        if word in map(squeezed, known):
-            return Value(value, meaning)
-    return None
-
-
-def _starts(text: str, part: str) -> bool:
-    return len(text) > len(part) and text.lower().startswith(part.lower())
 
 
 def _word(value: str, text: str, reads: Reads) -> Value | None:
@@ -141,6 +129,7 @@ _PAIRS = (
     ("On", "Off"),
     ("True", "False"),
 )
+_PLAIN = {"auto", *(word.lower() for pair in _PAIRS for word in pair)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,13 +175,8 @@ def raw_for(attribute: Attribute, wish: Wish, row: BiosRow | None = None) -> Raw
     if not attribute.allowed:
         return _other_of_pair(attribute, wish, row)
     fitting = [each for each in map(attribute.shown, attribute.allowed) if fits(each)]
-    plain = [each for each in fitting if _plain(words_of(attribute.told(each)))]
+    plain = [each for each in fitting if squeezed(words_of(attribute.told(each))) in _PLAIN]
     return next(iter(plain or fitting), None) if plain or len(fitting) == 1 else None
-
-
-def _plain(text: str) -> bool:
-    word = squeezed(text)
-    return word == "auto" or any(word in (on.lower(), off.lower()) for on, off in _PAIRS)
 
 
 def _nodes(meaning: Meaning, number: int | None) -> tuple[Meaning, int | None]:

@@ -11,9 +11,9 @@ from errno import ENOSPC
 from hashlib import sha1
 
 from toolkit.errors import NoEvidence, Unparsable
-from toolkit.evidence import Evidence, State
+from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.boot.kernel import parse_lockdown
-from toolkit.facts.lines import blocks
+from toolkit.facts.lines import blocks, rows
 
 _RING_KEY = re.compile(r"asymmetric: (.*?)(?:: ([0-9a-f]{2,}))?\s*$")
 _HELD_KEY = re.compile(r" asymmetri (.*?)(?:: ([0-9a-f]{2,}))?: X509\.")
@@ -21,6 +21,7 @@ _RING_SEEN = re.compile(r" keyring +\.builtin_trusted_keys: ")
 # Keyrings that hold certificates too, by which modules are not judged.
 _RING_BESIDE = re.compile(r" keyring +(?:\.platform|[._]ima|[._]evm): (?!empty)")
 _SERIAL = re.compile(r"Serial Number:(?: \d+ \(0x([0-9a-f]+)\))?")
+_KEY_FILE = re.compile(r"([0-7]{1,4}) (\d+) (/.*)")
 _BYTES = re.compile(r"(?:[0-9A-Fa-f]{2}:?)+")
 MOK_LIST = "mokutil --list-enrolled"
 ENROL = "mokutil --import CERTIFICATE, reboot, confirm at the console (not over SSH)"
@@ -216,13 +217,10 @@ def parse_key_files(text: str) -> dict[str, KeyFile]:
 
     :raises Unparsable: for a line of another shape.
     """
-    found = {}
-    for number, line in enumerate(text.split("\n")[:-1], start=1):
-        row = re.fullmatch(r"([0-7]{1,4}) (\d+) (/.*)", line)
-        if row is None:
-            raise Unparsable("files of keys", line, number)
-        found[row[3]] = KeyFile(row[3], int(row[1], 8), int(row[2]))
-    return found
+    return {
+        row[3]: KeyFile(row[3], int(row[1], 8), int(row[2]))
+        for row in rows(text, _KEY_FILE, "files of keys")
+    }
 
 
 class Enrolment(StrEnum):
@@ -258,9 +256,7 @@ def parse_said_signers(text: str) -> dict[str, str]:
     """
     found = (_SIGNED_BY.fullmatch(line.strip()) for line in text.split("\n"))
     return {
-        row[1].replace("-", "_"): re.split(r"\s{2,}|\s*[←<#]", row[2])[0].strip()
-        for row in found
-        if row
+        row[1].replace("-", "_"): re.split(r"\s{2,}|\s*[←<#]", row[2])[0] for row in found if row
     }
 
 
@@ -313,18 +309,20 @@ def parse_mok(evidence: Evidence) -> Mok:
     act = next((each for each in ("import", "revoke") if each in evidence.frames), "")
     if not evidence.complete:
         raise NoEvidence("the script did not run to its end", hint="look again: --check")
+    waiting = _PRINT.findall(_said(evidence, "list-new")) if asked else ()
+    efi = _there(evidence, "efi-secureboot")
     return Mok(
         efi="efi" in told,
         variables=variables,
         shim="shim" in told,
-        secure_boot=_secure_boot(evidence),
+        secure_boot=parse_efi_byte(evidence.text("efi-secureboot")) if efi else SecureBoot.NO_EFI,
         demanded=_demanded(evidence),
         path=frame.source if der else "",
         fingerprint=sha1(der, usedforsecurity=False).hexdigest() if der else "",
-        enrolment=_enrolment(evidence, "test-key") if asked else None,
-        waiting=_waiting(evidence, "list-new") if asked else (),
-        said=_trouble(evidence, act) if act else "",
-        after=_enrolment(evidence, "test-key-after") if act else None,
+        enrolment=parse_test_key(_said(evidence, "test-key")) if asked else None,
+        waiting=tuple(each.replace(":", "").lower() for each in waiting),
+        said=_refusal(evidence.frame(act)) if act else "",
+        after=parse_test_key(_said(evidence, "test-key-after")) if act else None,
     )
 
 
@@ -333,13 +331,6 @@ def _der(text: str) -> bytes:
         return b64decode("".join(text.split()), validate=True)
     except binascii.Error as why:
         raise Unparsable("certificate", text) from why
-
-
-def _secure_boot(evidence: Evidence) -> SecureBoot:
-    frame = evidence.frame("efi-secureboot")
-    if frame.state is State.ABSENT:
-        return SecureBoot.NO_EFI
-    return parse_efi_byte(evidence.text("efi-secureboot"))
 
 
 def _demanded(evidence: Evidence) -> str:
@@ -362,18 +353,7 @@ def _said(evidence: Evidence, key: str) -> str:
     return frame.text if frame.state is State.FAILED else evidence.text(key)
 
 
-def _enrolment(evidence: Evidence, key: str) -> Enrolment:
-    return parse_test_key(_said(evidence, key))
-
-
-def _waiting(evidence: Evidence, key: str) -> tuple[str, ...]:
-    return tuple(each.replace(":", "").lower() for each in _PRINT.findall(_said(evidence, key)))
-
-
-def _trouble(evidence: Evidence, key: str) -> str:
+def _refusal(frame: Frame) -> str:
     """Why the request was not taken, in mokutil's own words; "" where it was."""
-    frame = evidence.frame(key)
-    if frame.state is State.OK:
-        return ""
-    lines = [line.strip() for line in frame.text.split("\n") if line.strip()]
-    return lines[-1] if lines else frame.trouble
+    said = frame.text.strip().rpartition("\n")[2].strip() or frame.trouble
+    return "" if frame.state is State.OK else said

@@ -60,7 +60,6 @@ def parse_sum_bios(text: str) -> Bios:
 
 
 def _settings(above: Element, menu: str) -> Iterator[tuple[str, Element]]:
-    """Each setting with the path of its menu."""
     for each in above:
         if each.tag == "Menu":
             yield from _settings(each, f"{menu}/{each.get('name', '')}")

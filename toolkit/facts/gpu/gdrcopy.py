@@ -90,15 +90,15 @@ def parse_sanity(text: str) -> Sanity:
 
     :raises Unparsable: where there is neither.
     """
-    found = _SANITY.search(text)
-    if found is None and (refused := _NOT_OPENED.search(text)) is not None:
+    if found := _SANITY.search(text):
+        total, passed, failed, waived = map(int, found.groups())
+        return Sanity(total, passed, failed, waived)
+    if refused := _NOT_OPENED.search(text):
         return Sanity(0, 0, 0, 0, refused[0].strip())
-    if found is None and (speed := _COPIED.search(text)) is not None:
+    if speed := _COPIED.search(text):
         return Sanity(0, 0, 0, 0, copied=f"{speed[1]} MB/s")
-    if found is None:  # cut: of those that are told nobody knows whether they are all
-        told = [each[1] or "FAILED" for each in _ONE.finditer(text)]
-        if not told:
-            raise Unparsable("gdrcopy_sanity", text.strip().split("\n", 1)[0])
-        return Sanity(0, told.count("PASSED"), told.count("FAILED"), told.count("WAIVED"))
-    total, passed, failed, waived = map(int, found.groups())
-    return Sanity(total, passed, failed, waived)
+    # It was cut: of those that are told nobody knows whether they are all.
+    told = [each[1] or "FAILED" for each in _ONE.finditer(text)]
+    if not told:
+        raise Unparsable("gdrcopy_sanity", text.strip().split("\n", 1)[0])
+    return Sanity(0, told.count("PASSED"), told.count("FAILED"), told.count("WAIVED"))

@@ -25,7 +25,10 @@ class NvidiaFs:
 
 
 def parse_gds(text: str) -> NvidiaFs:
-    """Read the probe's "sys/module/nvidia_fs/version:2.24.2" lines."""
+    """Read the probe's "sys/module/nvidia_fs/version:2.24.2" lines.
+
+    :raises Unparsable: where a boolean parameter is neither Y nor N.
+    """
     values: dict[str, str] = {}
     clients = []
     for path, line in named_lines(text, "nvidia_fs"):
@@ -34,22 +37,15 @@ def parse_gds(text: str) -> NvidiaFs:
         else:
             values[path] = line.strip()
     told = values.get("proc/driver/nvidia-fs/version", "").removeprefix("version:").strip()
+    multipath = values.get("sys/module/nvme_core/parameters/multipath")
+    if multipath not in {None, "Y", "N"}:
+        raise Unparsable("nvme_core/parameters/multipath", str(multipath))
     return NvidiaFs(
         values.get("sys/module/nvidia_fs/initstate") == "live",
         values.get("sys/module/nvidia_fs/version") or told,
         tuple(clients),
-        _bool(values.get("sys/module/nvme_core/parameters/multipath")),
+        None if multipath is None else multipath == "Y",
     )
-
-
-def _bool(value: str | None) -> bool | None:
-    """A boolean module parameter, as the kernel prints it.
-
-    :raises Unparsable: where it is neither Y nor N.
-    """
-    if value not in {None, "Y", "N"}:
-        raise Unparsable("nvme_core/parameters/multipath", value or "")
-    return None if value is None else value == "Y"
 
 
 def parse_cufile(text: str) -> dict[str, bool]:
@@ -152,8 +148,7 @@ def _after(lines: list[str], pattern: str) -> str:
 # What gdsio measured: one line a run, by each way of moving data between files and GPUs.
 # Source: NVIDIA's GPUDirect Storage Benchmarking and Configuration Guide, gdsio: -x picks the way,
 # 0 GPUD, 1 CPUONLY, 2 CPU_GPU, 3 CPU_ASYNC_GPU, 4 CPU_CACHED_GPU, 5 GPUD_ASYNC, 6 GPU_BATCH. The
-# line
-# is the same whether cuFile went directly or fell back to host memory (its compatibility mode).
+# line is the same whether cuFile went directly or fell back to host memory (compatibility mode).
 SOURCE = "gdsio"
 _GIB = (1 << 30) / 1e9
 _LINE = re.compile(
@@ -195,7 +190,7 @@ def parse_gdsio(text: str) -> tuple[GdsioRun, ...]:
     :raises Unparsable: where there is none.
     """
     found = tuple(
-        GdsioRun(operation, way, int(threads), size.rstrip("("), float(value) * _GIB)
+        GdsioRun(operation, way, int(threads), size, float(value) * _GIB)
         for operation, way, threads, size, value in _LINE.findall(text)
     )
     if not found:

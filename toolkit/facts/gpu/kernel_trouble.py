@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from toolkit.compat.gpus import XidAction, xid_row
+from toolkit.facts.gpu.driver import normal_address
 
 _ADDRESS = r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}"
 # "(PCI:0000:1b:00)", "(0000:03:00)" of old drivers, "(PCI:0000:00:05 GPU-I:05)" of a MIG instance.
@@ -73,8 +74,7 @@ def when(line: str) -> str:
 
 def _function(address: str) -> str:
     """As sysfs writes it: the GPU is the first function of its device."""
-    domain, _, rest = address.lower().partition(":")
-    return f"{int(domain, 16):04x}:{rest if '.' in rest else f'{rest}.0'}"
+    return normal_address(address if "." in address else f"{address}.0")
 
 
 def xids(lines: Iterable[str]) -> tuple[Trouble, ...]:
@@ -82,15 +82,13 @@ def xids(lines: Iterable[str]) -> tuple[Trouble, ...]:
 
     One that names an earlier Xid as its cause stands for that where the log has lost it.
     """
-    told = tuple(_xid(line) for line in lines if _ANY_XID.search(line))
-    return tuple(_cause(each, {one.number for one in told}) for each in told)
-
-
-def _cause(each: Trouble, numbers: set[int]) -> Trouble:
-    before = _PREVIOUS.search(each.text)
-    if before is None or (number := int(before[1])) in numbers:
-        return each
-    return replace(each, number=number, sick=_xid_sick(number, ""))
+    told = [_xid(line) for line in lines if _ANY_XID.search(line)]
+    numbers = {each.number for each in told}
+    for at, each in enumerate(told):
+        before = _PREVIOUS.search(each.text)
+        if before and (number := int(before[1])) not in numbers:
+            told[at] = replace(each, number=number, sick=_xid_sick(number, ""))
+    return tuple(told)
 
 
 def uvm_troubles(lines: Iterable[str]) -> tuple[Trouble, ...]:

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from toolkit.facts.gpu.driver import normal_address
+
 Path = tuple[str, ...]
 Pairs = tuple[tuple[str, str], ...]
 
@@ -127,8 +129,7 @@ class SmiSaid:
     def addresses(self) -> tuple[str, ...]:
         """The GPUs that these lines name, as sysfs writes them."""
         found = [_ADDRESS.search(line) for line in (*self.lost, *self.reset)]
-        plain = (each[0].lower().partition(":") for each in found if each)
-        return tuple(dict.fromkeys(f"{int(domain, 16):04x}:{rest}" for domain, _, rest in plain))
+        return tuple(dict.fromkeys(normal_address(each[0]) for each in found if each))
 
 
 def parse_smi_said(text: str) -> SmiSaid:

@@ -100,7 +100,6 @@ def _report(text: str, told: Blocks) -> SmiReport:
 
 
 def _blocks(text: str) -> Blocks:
-    """What stands before the first GPU, and each GPU's values."""
     head: dict[Path, str] = {}
     found: list[tuple[str, dict[Path, str]]] = []
     values = head
@@ -134,6 +133,7 @@ def _gpu(address: str, values: dict[Path, str]) -> SmiGpu:
         value = values.get(path, "")
         return "" if value in {"N/A", "[N/A]"} else value
 
+    protected = told("Conf Compute Protected Memory Usage", "Total")
     device = re.fullmatch(r"0x([0-9A-Fa-f]{4})10DE", told("PCI", "Device Id"))
     return SmiGpu(
         address,
@@ -156,7 +156,7 @@ def _gpu(address: str, values: dict[Path, str]) -> SmiGpu:
         told("Fabric", "ClusterUUID"),
         smi_health(values),
         tuple(", ".join(path) for path, value in values.items() if is_error(value)),
-        _size(told("Conf Compute Protected Memory Usage", "Total")),
+        _mib(protected, UNREADABLE) if protected else None,
         told("Addressing Mode"),
         _slow_link(told),
     )
@@ -175,15 +175,9 @@ def _slow_link(told: Callable[..., str]) -> str:
     return ""
 
 
-def _size(value: str) -> int | None:
-    if not value:
-        return None
-    return _mib(value) if _MIB.fullmatch(value) else UNREADABLE
-
-
-def _mib(value: str) -> int:
+def _mib(value: str, none: int = 0) -> int:
     found = _MIB.fullmatch(value)
-    return int(found[1]) if found else 0
+    return int(found[1]) if found else none
 
 
 _SECTION = re.compile(

@@ -6,7 +6,7 @@ Read by ``toolkit/node/scripts/survey.sh``, which is asked once, as the probe is
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -14,7 +14,7 @@ from toolkit.errors import NoEvidence, Unparsable, Unsupported
 from toolkit.evidence import Evidence, State
 from toolkit.facts.boot.kernel import module_name, parse_config
 from toolkit.facts.distros import Distro, parse_os_release
-from toolkit.facts.lines import blocks, named_lines
+from toolkit.facts.lines import blocks, named_lines, rows
 from toolkit.facts.modules.dkms import (
     DkmsBuild,
     DkmsPackage,
@@ -66,10 +66,7 @@ def parse_tools(text: str) -> frozenset[str]:
 
     :raises Unparsable: at a line that is no name of a command.
     """
-    for number, line in enumerate(text.split("\n")[:-1], start=1):
-        if not re.fullmatch(r"[\w.+-]+", line):
-            raise Unparsable("commands in PATH", line, number)
-    return frozenset(text.split())
+    return frozenset(tool[0] for tool in rows(text, _TOOL, "commands in PATH"))
 
 
 def parse_gcc_major(text: str) -> int:
@@ -84,6 +81,8 @@ def parse_gcc_major(text: str) -> int:
 
 
 REGISTER = "ib_register_peer_memory_client"
+_TOOL = re.compile(r"[\w.+-]+")
+_TREE = re.compile(r"([^ ]*) (.+)")
 _SHA = re.compile(r"[0-9a-f]{64}")
 _ENTERING = "mend that; what a build needs to enter a tree is told in docs/builds.md"
 _LICENCE = re.compile(r"MODULE_LICENSE\(\s*\"([^\"]*)\"")
@@ -245,7 +244,11 @@ def _kernels(
                 "".join(told["named"]),
                 symvers.get(f"/lib/modules/{release}/build/Module.symvers", MappingProxyType({})),
                 _providers(release, exports, files),
-                tuple(_peermems(release, files)),
+                tuple(
+                    file
+                    for path, file in files.items()
+                    if path.startswith(f"/lib/modules/{release}/") and file.name == "nvidia_peermem"
+                ),
             )
         )
     return tuple(kernels)
@@ -254,35 +257,18 @@ def _kernels(
 def _providers(
     release: str, exports: tuple[Exports, ...], files: Mapping[str, ModuleFile]
 ) -> tuple[Provider, ...]:
-    home = f"/lib/modules/{release}/"
-    found = []
-    for each in (one for one in exports if one.path.startswith(home)):
-        file = files.get(each.path)
-        found.append(
-            Provider(
-                each.path,
-                module_name(each.path),
-                file.version if file else "",
-                file.license if file else "",
-                each.crcs,
-            )
-        )
-    return tuple(found)
-
-
-def _peermems(release: str, files: Mapping[str, ModuleFile]) -> Iterator[ModuleFile]:
-    for path, file in files.items():
-        if path.startswith(f"/lib/modules/{release}/") and file.name == "nvidia_peermem":
-            yield file
+    unknown = ModuleFile("")
+    return tuple(
+        Provider(each.path, module_name(each.path), file.version, file.license, each.crcs)
+        for each in exports
+        if each.path.startswith(f"/lib/modules/{release}/")
+        for file in (files.get(each.path, unknown),)
+    )
 
 
 def _sources(evidence: Evidence) -> tuple[Source, ...]:
-    digests = {}
-    for number, line in enumerate(evidence.text("trees").split("\n")[:-1], start=1):
-        digest, _, folder = line.partition(" ")
-        if not folder:
-            raise Unparsable("/usr/src/*/dkms.conf", line, number)
-        digests[folder] = _sha(folder, digest)
+    trees = rows(evidence.text("trees"), _TREE, "/usr/src/*/dkms.conf")
+    digests = {tree[2]: _sha(tree[2], tree[1]) for tree in trees}
     licences: dict[str, tuple[str, str]] = {}  # of the driver, of nvidia-peermem
     for path, line in named_lines(evidence.text("licences"), "MODULE_LICENSE"):
         folder, _, rest = path.partition("/")
@@ -297,25 +283,13 @@ def _sources(evidence: Evidence) -> tuple[Source, ...]:
         if folder not in dkms:
             name = folder.rpartition("-")[0] or folder
             packages.append(DkmsPackage(folder, name, version, (), ()))
-    return tuple(
-        _source(each, digests[each.folder], *licences.get(each.folder, ("", "")))
-        for each in packages
-        if each.folder in digests
-    )
-
-
-def _source(package: DkmsPackage, digest: str, licence: str, peermem: str) -> Source:
-    return Source(
-        package.folder,
-        package.name,
-        package.version,
-        package.builds,
-        package.depends,
-        digest,
-        bool(peermem),
-        peermem,
-        licence,
-    )
+    sources = []
+    for each in packages:
+        if each.folder in digests:
+            licence, peermem = licences.get(each.folder, ("", ""))
+            packed = (each.folder, each.name, each.version, each.builds, each.depends)
+            sources.append(Source(*packed, digests[each.folder], bool(peermem), peermem, licence))
+    return tuple(sources)
 
 
 def _optional(evidence: Evidence, key: str) -> str:

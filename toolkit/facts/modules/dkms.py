@@ -58,9 +58,8 @@ class DkmsPackage:
 
 _STATES = "|".join(state.value for state in reversed(DkmsState))  # longer names first
 _LINE = re.compile(
-    r"(?P<module>[^/,:\s]+)(?:/|, )(?P<version>[^,:\s]+)"
-    r"(?:, (?P<kernel>[^,\s]+), (?P<arch>[^,:\s]+))?"
-    rf": (?P<state>{_STATES})(?:(?: from (?P<origin>[^\s(]+))|(?: ?\((?P<remark>.*)\)))?(?:[ (].*)?"
+    r"([^/,:\s]+)(?:/|, )([^,:\s]+)(?:, ([^,\s]+), ([^,:\s]+))?"
+    rf": ({_STATES})(?:(?: from ([^\s(]+))|(?: ?\((.*)\)))?(?:[ (].*)?"
 )
 
 
@@ -90,25 +89,17 @@ def parse_dkms_status(text: str) -> tuple[DkmsBuild, ...]:
     :returns: one build per line, in the order printed.
     :raises Unparsable: at the first line of an unknown shape, with its number.
     """
-    lines = enumerate(map(str.strip, text.split("\n")), start=1)
-    return tuple(
-        _build(line, number) for number, line in lines if line and not _BESIDE.fullmatch(line)
-    )
-
-
-def _build(line: str, number: int) -> DkmsBuild:
-    found = _LINE.fullmatch(line.strip())
-    if found is None:
-        raise Unparsable("dkms status", line, number)
-    remark = f"from {found['origin']}" if found["origin"] else found["remark"] or ""
-    return DkmsBuild(
-        found["module"],
-        found["version"],
-        DkmsState(found["state"]),
-        found["kernel"] or "",
-        found["arch"] or "",
-        remark,
-    )
+    builds = []
+    for number, line in enumerate(map(str.strip, text.split("\n")), start=1):
+        if not line or _BESIDE.fullmatch(line):
+            continue
+        found = _LINE.fullmatch(line)
+        if found is None:
+            raise Unparsable("dkms status", line, number)
+        module, version, kernel, arch, state, origin, remark = found.groups(default="")
+        words = f"from {origin}" if origin else remark
+        builds.append(DkmsBuild(module, version, DkmsState(state), kernel, arch, words))
+    return tuple(builds)
 
 
 # KEY="value", KEY[0]='value', KEY=value; a comment may follow.

@@ -81,7 +81,9 @@ class SparseFile:
             if following < 0:
                 start = following = at
             gap = at - following
-            if found is None or at + len(now) > len(data) or not _fits(gap, len(row), folded):
+            # Behind a folded row, which stands for some bytes, another may begin at any distance.
+            fits = gap > 0 if folded else gap == 0
+            if found is None or at + len(now) > len(data) or not fits:
                 raise Unparsable(path, line, number)
             data[following:at] = (row * (gap // len(row) + 1))[:gap] if row else b""
             data[at : at + len(now)] = now
@@ -90,11 +92,6 @@ class SparseFile:
                 known.append((start, at))
                 row, following = b"", -1
         return cls(bytes(data), tuple(known), told[2] is not None)
-
-
-def _fits(gap: int, row: int, folded: bool) -> bool:
-    """Whether a row may begin so far behind the one above."""
-    return gap == 0 if not folded else gap > 0 and row > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +180,6 @@ def _read(file: SparseFile, wanted: tuple[str, ...], spare: tuple[str, ...], imp
 
 
 def _undefined(file: SparseFile, table: SymbolTableSection) -> Iterator[str]:
-    """Names that a table of symbols asks others for."""
     _sent(file, table)
     _sent(file, table.stringtable)
     for each in table.iter_symbols():

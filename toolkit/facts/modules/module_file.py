@@ -9,7 +9,7 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from toolkit.errors import Unparsable
-from toolkit.facts.lines import blocks
+from toolkit.facts.lines import blocks, rows
 from toolkit.facts.modules.elf import SparseFile, read_elf
 from toolkit.facts.modules.signature import MAGIC, Signature, parse_signature
 
@@ -17,6 +17,7 @@ SHARED = re.compile(r"ib_(un)?register_peer_memory_client|nvidia_p2p_\w+")
 _WITH_SYMBOLS = 512 << 20  # bytes; the driver itself, where nobody has stripped it
 _VERSION_BYTES = 64  # a checksum of 8 bytes, then the name, filled up with zeroes
 _EXPORT = re.compile(r"(0x[0-9a-f]{1,16})\t(\w+)")
+_NEEDS = re.compile(r"([^:]*):(.*)")
 _LAYOUT = re.compile(r"layout (0x[0-9a-f]{1,16})")
 _MACHINES = {"EM_X86_64": "x86_64", "EM_AARCH64": "aarch64"}
 _BUILD_ID = ".note.gnu.build-id"
@@ -207,13 +208,10 @@ def parse_module_deps(text: str, release: str) -> dict[str, tuple[str, ...]]:
 
     :raises Unparsable: at a line without a colon.
     """
-    needs = {}
-    for number, line in enumerate(text.split("\n")[:-1], start=1):
-        path, colon, rest = line.partition(":")
-        if not colon:
-            raise Unparsable("modules.dep", line, number)
-        needs[_absolute(path, release)] = tuple(_absolute(p, release) for p in rest.split())
-    return needs
+    return {
+        _absolute(row[1], release): tuple(_absolute(each, release) for each in row[2].split())
+        for row in rows(text, _NEEDS, "modules.dep")
+    }
 
 
 def _absolute(path: str, release: str) -> str:

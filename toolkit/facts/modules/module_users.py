@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from toolkit.errors import NeedsRoot, Unparsable
 from toolkit.evidence import Evidence
-from toolkit.facts.lines import blocks
+from toolkit.facts.lines import blocks, rows
 from toolkit.facts.modules.kernel_modules import LoadedModule, parse_modules
 
 # A name in /proc has at most 15 characters. They serve the node and no job.
@@ -148,7 +148,10 @@ def parse_holding(evidence: Evidence) -> Holding:
     :raises NoEvidence: where something could not be read: then nobody knows what depends.
     :raises Unparsable: at a line of another shape.
     """
-    disks = dict(_disks(evidence.text("disks")))
+    disks = {
+        (number, source): _list(modules)
+        for number, source, modules in _fields(evidence.text("disks"), "/sys/dev/block", 3)
+    }
     found: dict[str, bool] = {}
     for line in evidence.text("module-files").split("\n")[:-1]:
         path, _, gone = line.partition(" ")
@@ -189,11 +192,6 @@ def _nets(text: str) -> Iterator[Net]:
         yield Net(name, (*found, "ib_ipoib") if kind == "32" else found, _list(lower))
 
 
-def _disks(text: str) -> Iterator[tuple[tuple[str, str], tuple[str, ...]]]:
-    for number, source, modules in _fields(text, "/sys/dev/block", 3):
-        yield (number, source), _list(modules)
-
-
 def _list(word: str) -> tuple[str, ...]:
     return () if word == "-" else tuple(word.split(","))
 
@@ -203,16 +201,14 @@ def _unescaped(point: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), point)
 
 
+_OF_DISK = re.compile(r"([^/]+)/([a-z_]+):(.*)")
 _SCSI = {"ib_srp": "ib_srp", "iser": "ib_iser", "iscsi_iser": "ib_iser", "iscsi_tcp": "iscsi_tcp"}
 
 
 def _remote(text: str) -> Iterator[RemoteDisk]:
     """ "nvme1/transport:rdma", "host3/proc_name:ib_srp", "connection1:0/address:10.0.0.5"."""
     told: dict[str, dict[str, str]] = {}
-    for number, line in enumerate(text.split("\n")[:-1], start=1):
-        found = re.fullmatch(r"([^/]+)/([a-z_]+):(.*)", line)
-        if found is None:
-            raise Unparsable("/sys/class/nvme, scsi_host", line, number)
+    for found in rows(text, _OF_DISK, "/sys/class/nvme, scsi_host"):
         told.setdefault(found[1], {})[found[2]] = found[3]
     for name, has in told.items():
         if "transport" in has:

@@ -6,11 +6,15 @@ nvidia-peermem.Kbuild; mlnx-ofa_kernel ofed_scripts/openibd; systemctl(1), show.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from posixpath import dirname, join, normpath
 
 from toolkit.errors import Unparsable
+from toolkit.facts.lines import rows
 
 OFA = "/usr/src/ofa_kernel"
+_PROPERTY = re.compile(r"([^=]*)=(.*)")
 LEFTOVER = "/var/lib/dkms/mlnx-ofed-kernel"
 
 
@@ -80,7 +84,7 @@ def parse_ofed_folders(sources: str, symvers: dict[str, str], *, leftover: bool)
         if not arrow:
             folders.add(path)
         else:
-            links[path] = target if target.startswith("/") else _joined(path, target)
+            links[path] = normpath(join(dirname(path), target))
     folders |= {path.rpartition("/")[0] for path in symvers if path.startswith(f"{OFA}/")}
     # A link's own Module.symvers is found through it: it names no folder of its own.
     # A link to a link, as update-alternatives makes them, ends where the last one points.
@@ -93,27 +97,12 @@ def parse_ofed_folders(sources: str, symvers: dict[str, str], *, leftover: bool)
     return OfedFolders(frozenset(folders - set(links)), ends, symvers, leftover)
 
 
-def _joined(link: str, target: str) -> str:
-    parts = link.split("/")[:-1]
-    for part in target.rstrip("/").split("/"):
-        if part == "..":
-            parts = parts[:-1]
-        elif part not in {"", "."}:
-            parts.append(part)
-    return "/".join(parts)
-
-
 def parse_unit(text: str) -> dict[str, str]:
     """``systemctl show UNIT -p ...``: "ActiveState=active" lines.
 
     :raises Unparsable: at a line that is none, or without ActiveState.
     """
-    values = {}
-    for number, line in enumerate(text.split("\n")[:-1], start=1):
-        key, equals, value = line.partition("=")
-        if not equals:
-            raise Unparsable("systemctl show", line, number)
-        values[key] = value
+    values = {row[1]: row[2] for row in rows(text, _PROPERTY, "systemctl show")}
     if "ActiveState" not in values:
         raise Unparsable("systemctl show", "no ActiveState")
     return values

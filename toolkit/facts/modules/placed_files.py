@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from toolkit.errors import Unparsable
-from toolkit.facts.lines import named_lines
+from toolkit.facts.lines import named_lines, rows
 
 REBUILD = "/usr/lib/gdr-toolkit/rebuild"  # the program that builds aside, judges and exchanges
+_PLACED = re.compile(r"([^ ]*) ([0-7]+) (\d+) (\d+) (.*)")
+_LEFT = re.compile(r"([^ ]*) (.*)")
+_HOOK = re.compile(r"(runs|text|empty) (.*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +29,10 @@ def parse_placed(text: str) -> dict[str, Placed]:
 
     :raises Unparsable: at a line that is not of this form.
     """
-    files: dict[str, Placed] = {}
-    for number, line in enumerate(text.split("\n")[:-1], start=1):
-        words = line.split(" ", 4)
-        try:
-            sha256, mode, uid, gid, path = words
-            files[path] = Placed(sha256, int(mode, 8), int(uid), int(gid))
-        except ValueError as why:
-            raise Unparsable("placed files", line, number) from why
-    return files
+    return {
+        row[5]: Placed(row[1], int(row[2], 8), int(row[3]), int(row[4]))
+        for row in rows(text, _PLACED, "placed files")
+    }
 
 
 def parse_left(text: str) -> dict[str, str]:
@@ -42,13 +40,7 @@ def parse_left(text: str) -> dict[str, str]:
 
     :raises Unparsable: at a line that is not of this form.
     """
-    files: dict[str, str] = {}
-    for number, line in enumerate(text.split("\n")[:-1], start=1):
-        sha256, blank, path = line.partition(" ")
-        if not blank:
-            raise Unparsable("what our runs left", line, number)
-        files[path] = sha256
-    return files
+    return {row[2]: row[1] for row in rows(text, _LEFT, "what our runs left")}
 
 
 def parse_contents(text: str) -> dict[str, str]:
@@ -72,11 +64,4 @@ def parse_hooks(text: str) -> dict[str, HookFile]:
 
     :raises Unparsable: at a line that is not of this form.
     """
-    files: dict[str, HookFile] = {}
-    for number, line in enumerate(text.split("\n")[:-1], start=1):
-        word, _, path = line.partition(" ")
-        try:
-            files[path] = HookFile(word)
-        except ValueError as why:
-            raise Unparsable("hooks", line, number) from why
-    return files
+    return {row[2]: HookFile(row[1]) for row in rows(text, _HOOK, "hooks")}

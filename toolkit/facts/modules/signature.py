@@ -92,7 +92,7 @@ def _signed_data(message: bytes) -> Signature:
     found = ""
     for _, relative in _elements(issuer):
         for _, pair in _elements(relative):
-            kind, value = list(_elements(pair))[:2]
+            kind, value, *_ = _elements(pair)
             if kind == (_OID, _COMMON_NAME):
                 found = value[1].decode("utf-8", "replace")
     return Signature(found, serial.hex(), name)

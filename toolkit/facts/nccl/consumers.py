@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 from toolkit.errors import Unparsable
-from toolkit.facts.lines import named_lines
+from toolkit.facts.lines import named_lines, rows
 from toolkit.facts.rdma.ucx import parse_ucx_info
 
 
@@ -48,7 +48,11 @@ def parse_libraries(text: str) -> tuple[Library, ...]:
             raise Unparsable("libraries", line, number)
         best = max((one for one in each if one), key=lambda one: len(one.version))
         found.setdefault((folder, best.name), []).append(best)
-    return tuple(library for libraries in found.values() for library in _told(libraries))
+    told: list[Library] = []
+    for libraries in found.values():  # each version once; without one only where none has one
+        versions = {each.version: each for each in libraries if each.version}
+        told += list(versions.values()) or libraries[:1]
+    return tuple(told)
 
 
 def _library(path: str, name: str) -> Library | None:
@@ -64,12 +68,6 @@ def _library(path: str, name: str) -> Library | None:
     return Library(_NAMES.get(file[1], "nccl-plugin"), told, path)
 
 
-def _told(libraries: list[Library]) -> list[Library]:
-    """Of one folder: each version once; without a version only where none has one."""
-    versions = {each.version: each for each in libraries if each.version}
-    return list(versions.values()) or libraries[:1]
-
-
 @dataclass(frozen=True, slots=True)
 class Verbs:
     """One libibverbs."""
@@ -78,6 +76,7 @@ class Verbs:
     dmabuf: bool | None  # has ibv_reg_dmabuf_mr, since rdma-core 34; None: not readable
 
 
+_VERBS = re.compile(r"(/.*) (yes|no|unreadable)")
 _ANSWERS = {"yes": True, "no": False, "unreadable": None}
 
 
@@ -86,13 +85,7 @@ def parse_verbs(text: str) -> tuple[Verbs, ...]:
 
     :raises Unparsable: at a line of another shape.
     """
-    found = []
-    for number, line in enumerate(text.split("\n")[:-1], start=1):
-        path, _, answer = line.rpartition(" ")
-        if not path.startswith("/") or answer not in _ANSWERS:
-            raise Unparsable("libibverbs", line, number)
-        found.append(Verbs(path, _ANSWERS[answer]))
-    return tuple(found)
+    return tuple(Verbs(row[1], _ANSWERS[row[2]]) for row in rows(text, _VERBS, "libibverbs"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +154,6 @@ class Setting:
         return int(found[1] + digits, base)
 
 
-def _place(file: str) -> str:
-    """Where a setting stands; of a container that may be no file below /etc."""
-    return file if file.startswith(("/", "its ")) else f"/etc/{file}"
-
-
 _NUMBER = re.compile(r"\s*([+-]?)(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9]\d*)")
 _SETS = re.compile(r"\s*(?:export\s+)?([A-Za-z][A-Za-z0-9_]*)=(.*)")
 
@@ -177,14 +165,16 @@ def parse_settings(conf: str, environment: str) -> tuple[Setting, ...]:
     """
     told = [
         *(("/etc/nccl.conf", line) for line in conf.split("\n")),
-        *((_place(file), line) for file, line in named_lines(environment, "/etc/environment")),
+        *named_lines(environment, "/etc/environment"),
     ]
     settings = {}
     for file, line in told:
         found = None if line.lstrip().startswith("#") else _SETS.fullmatch(line)
         if found is not None:
             value = re.sub(r"\s+#.*", "", found[2]).strip().strip("\"'")
-            settings[found[1]] = Setting(found[1], value, file)
+            # Of a container it may be no file below /etc.
+            place = file if file.startswith(("/", "its ")) else f"/etc/{file}"
+            settings[found[1]] = Setting(found[1], value, place)
     return tuple(settings.values())
 
 

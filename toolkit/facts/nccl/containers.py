@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from toolkit.errors import Unparsable
-from toolkit.facts.lines import named_lines
+from toolkit.facts.lines import named_lines, rows
 
 _STARTED = "run/nvidia/validations/.driver-ctr-ready"  # written by the driver's own container
 _VALIDATED = "run/nvidia/validations/driver-ready"  # by the validator, host driver or not
@@ -112,6 +112,9 @@ FABRIC_MANAGER, PERSISTENCE, IMEX, SUBNET, MPS = (
 SCHEDULERS = frozenset({"slurmd", "pbs_mom", "sge_execd", "lsf_sbatchd", "sbatchd", "raylet"})
 
 
+_LIMIT = r"Max locked memory\s+(unlimited|\d+)\s+\S+\s+bytes\s*"
+
+
 @dataclass(frozen=True, slots=True)
 class Daemon:
     pid: int
@@ -133,13 +136,10 @@ def parse_daemons(text: str) -> tuple[Daemon, ...]:
         pid, _, kind = path.partition("/")
         if not re.fullmatch(r"[0-9]{1,10}", pid) or kind not in {"comm", "limits"}:
             raise Unparsable("/proc", f"{path}:{value}")
-        limit = None
-        if kind == "limits":
-            limit = re.fullmatch(r"Max locked memory\s+(unlimited|\d+)\s+\S+\s+bytes\s*", value)
-            if limit is None:
-                raise Unparsable(f"/proc/{path}", value)
-        said = limit[1] if kind == "limits" and limit else value.strip()
-        found.setdefault(int(pid), {})[kind] = said
+        said = re.fullmatch(_LIMIT if kind == "limits" else r"\s*(.*?)\s*", value)
+        if said is None:
+            raise Unparsable(f"/proc/{path}", value)
+        found.setdefault(int(pid), {})[kind] = said[1]
     return tuple(
         Daemon(pid, has["comm"], has.get("limits", ""))
         for pid, has in found.items()
@@ -149,9 +149,8 @@ def parse_daemons(text: str) -> tuple[Daemon, ...]:
 
 # What runs the job, as toolkit/node/scripts/inside.sh read it from within, or from outside.
 # Sources: proc(5), status, limits and mounts; linux-rdma/rdma-core libibverbs/dynamic_driver.c
-# (which
-# providers are loaded) and libibverbs/CMakeLists.txt (the library's name ends with the release of
-# rdma-core); user_namespaces(7).
+# (which providers are loaded) and libibverbs/CMakeLists.txt (the library's name ends with the
+# release of rdma-core); user_namespaces(7).
 _IPC_LOCK = 14  # linux/capability.h
 _ALL = "0 0 4294967295"  # the map of who is in no user namespace of its own
 _SHM = "/dev/shm"  # noqa: S108 a mount that is read of
@@ -159,6 +158,7 @@ _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _PROVIDER = re.compile(r"lib(\w+?)-rdmav(\d+)\.so")
 _RELEASE = re.compile(r"libibverbs\.so\.1\.\d+\.(\d{1,3}(?:\.\d+)*)")
 _NAMED = re.compile(r"(?:.*:)?(\w+) (/.*) (yes|no)")
+_OPENED = re.compile(r"(/[^ ]*) (.+)")
 _CUDA = re.compile(r"libcuda\.so\.(\d+(?:\.\d+)+)")
 
 
@@ -237,13 +237,7 @@ def parse_opened(text: str) -> dict[str, str]:
 
     :raises Unparsable: at a line that begins with no path.
     """
-    found = {}
-    for number, line in enumerate(text.split("\n")[:-1], start=1):
-        path, _, said = line.partition(" ")
-        if not path.startswith("/") or not said:
-            raise Unparsable("/dev/infiniband", line, number)
-        found[path] = said
-    return found
+    return {row[1]: row[2] for row in rows(text, _OPENED, "/dev/infiniband")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,13 +303,8 @@ def parse_named(text: str) -> tuple[tuple[str, str, bool], ...]:
 
     :raises Unparsable: at a line of another shape.
     """
-    found = []
-    for number, line in enumerate(text.split("\n")[:-1], start=1):
-        told = _NAMED.fullmatch(line)
-        if told is None:
-            raise Unparsable("files that settings name", line, number)
-        found.append((told[1], told[2], told[3] == "yes"))
-    return tuple(dict.fromkeys(found))
+    found = rows(text, _NAMED, "files that settings name")
+    return tuple(dict.fromkeys((told[1], told[2], told[3] == "yes") for told in found))
 
 
 def parse_variables(text: str) -> dict[str, str]:

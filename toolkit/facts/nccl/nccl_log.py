@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
@@ -90,9 +91,7 @@ class NcclLog:
     versions: tuple[str, ...] = ()  # where they are several: jobs one after the other, in one file
     cuda: str = ""  # "12.4": the CUDA that it was built with; "" where no line tells
     speeds: tuple[tuple[str, int], ...] = ()  # Mb/s of each HCA by name: "NET/IB: [0] ... speed="
-    failures: tuple[
-        str, ...
-    ] = ()  # of calls of CUDA, with where: "transport/nvls.cc:223: Cuda ..."
+    failures: tuple[str, ...] = ()  # of calls of CUDA: "transport/nvls.cc:223: Cuda failure ..."
     # Each host's own part, by its name up to the first dot.
     parts: Mapping[str, NcclLog] = field(default_factory=dict, hash=False, repr=False)
 
@@ -279,37 +278,31 @@ class _Reader:
 
     def __init__(self, host: str) -> None:
         self.host = host
-        self.versions: dict[str, None] = {}
+        # By field of NcclLog what counts once, in the order told.
+        self.once: dict[str, dict[Hashable, None]] = defaultdict(dict)
         self.cuda = ""
-        self.networks: dict[str, None] = {}
-        self.devices: dict[NetDevice, None] = {}
-        self.hcas: dict[HcaState, None] = {}
-        self.decisions: dict[Decision, None] = {}
         self.edges: list[Edge] = []
-        self.ranks: dict[Rank, None] = {}
         self.settings: dict[str, str] = {}
         self.speeds: dict[str, int] = {}
-        self.troubles: dict[str, None] = {}
-        self.failures: dict[str, None] = {}
         self.dmabuf = False
         self.torn = self.intra = 0
 
     def line(self, line: str) -> None:
-        host = self.host
         if "via " in line:
-            self._channel(host, line)
+            self._channel(line)
             return
         if version := _VERSION.search(line):
-            self.versions[version[1]] = None
+            self.once["versions"][version[1]] = None
             self.cuda = self.cuda or version[2] or ""
         if "GPU Direct RDMA" in line:
-            self._direct(host, line)
+            self._direct(line)
         elif "NET/IB" in line:
             self._hcas(line)
         elif found := _NETWORK.search(line):
-            self.networks[found[1]] = None
+            self.once["networks"][found[1]] = None
         elif found := _RANK.search(line):
-            self.ranks[Rank(host, int(found[1]), bus_address(found[2]) if found[2] else "")] = None
+            bus_id = bus_address(found[2]) if found[2] else ""
+            self.once["ranks"][Rank(self.host, int(found[1]), bus_id)] = None
         elif found := _SETTING.search(line):
             self.settings[found[1]] = found[2]
         elif "DMA-BUF is available on GPU device" in line:
@@ -319,66 +312,52 @@ class _Reader:
     def _hcas(self, line: str) -> None:
         if found := _DEVICES.search(line):
             for index, name, link in _DEVICE.findall(found[1]):
-                self.devices[NetDevice(self.host, int(index), name, link)] = None
+                self.once["devices"][NetDevice(self.host, int(index), name, link)] = None
         elif found := _SPEED.search(line):
             self.speeds[found[1]] = int(found[2])
 
-    def _channel(self, host: str, line: str) -> None:
+    def _channel(self, line: str) -> None:
         if "NET/" not in line:
             self.intra += _INTRA.search(line) is not None
         elif found := _EDGE.search(line):
-            self.edges.append(_edge(host, found))
+            self.edges.append(_edge(self.host, found))
         elif found := _COLLECTIVE.search(line):
-            self.edges.append(
-                Edge(
-                    host,
-                    int(found[1]),
-                    -1,
-                    Direction(found[2]),
-                    found[3],
-                    int(found[4]),
-                    gdr=bool(found[5]),
-                    pci=bool(found[6]),
-                    collective=True,
-                )
-            )
+            way, device, direct = Direction(found[2]), int(found[4]), bool(found[5])
+            pci = bool(found[6])
+            edge = Edge(self.host, int(found[1]), -1, way, found[3], device, direct, pci)
+            self.edges.append(replace(edge, collective=True))
         elif _NETWORK_CHANNEL.search(line):
             self.torn += 1
 
-    def _direct(self, host: str, line: str) -> None:
+    def _direct(self, line: str) -> None:
         if found := _HCA.search(line) or _OLD_HCA.search(line):
-            self.hcas[HcaState(host, int(found[2]), found[3], found[1] == "Enabled")] = None
+            state = HcaState(self.host, int(found[2]), found[3], found[1] == "Enabled")
+            self.once["hcas"][state] = None
         elif found := _PAIR.search(line):
             far = _DISTANCE.search(found[4])
             numbers = (int(far[1]), int(far[2])) if far else (None, None)
-            decision = Decision(host, found[2], found[3], found[1] == "Enabled", *numbers)
-            self.decisions[decision] = None
+            decision = Decision(self.host, found[2], found[3], found[1] == "Enabled", *numbers)
+            self.once["decisions"][decision] = None
 
     def _trouble(self, line: str) -> None:
         if any(shape.search(line) for shape in _TROUBLES):
             said = _SAID.search(line)
-            self.troubles[(said[1] if said else line).strip()[:200]] = None
+            self.once["troubles"][(said[1] if said else line).strip()[:200]] = None
         elif failed := _CUDA_FAILED.search(line):
-            self.failures[": ".join(filter(None, failed.groups())).strip()[:200]] = None
+            self.once["failures"][": ".join(filter(None, failed.groups())).strip()[:200]] = None
 
     def read(self) -> NcclLog:
+        # Any: each has the type of its field.
+        once: dict[str, Any] = {name: tuple(values) for name, values in self.once.items()}
         return NcclLog(
-            "",
-            tuple(self.networks),
-            tuple(self.devices),
-            tuple(self.hcas),
-            tuple(self.decisions),
-            tuple(self.edges),
-            tuple(self.ranks),
-            tuple(self.settings.items()),
-            self.dmabuf,
-            tuple(self.troubles),
-            self.torn,
-            self.intra,
-            tuple(self.versions),
-            self.cuda,
-            tuple(self.speeds.items()),
-            tuple(self.failures),
+            **once,
+            edges=tuple(self.edges),
+            settings=tuple(self.settings.items()),
+            speeds=tuple(self.speeds.items()),
+            cuda=self.cuda,
+            dmabuf=self.dmabuf,
+            torn=self.torn,
+            intra=self.intra,
         )
 
 
@@ -386,14 +365,6 @@ def _edge(host: str, found: re.Match[str]) -> Edge:
     one, other, direction = int(found[1]), int(found[2]), Direction(found[3])
     # "7 -> 0 [receive]" is printed by 0, "0 -> 7 [send]" by 0 as well.
     rank, peer = (one, other) if direction is Direction.SEND else (other, one)
-    return Edge(
-        host,
-        rank,
-        peer,
-        direction,
-        found[4],
-        int(found[5]),
-        gdr=bool(found[7]),
-        pci=bool(found[8]),
-        proxy=int(found[6]) if found[6] else None,
-    )
+    proxy = int(found[6]) if found[6] else None
+    gdr, pci = bool(found[7]), bool(found[8])
+    return Edge(host, rank, peer, direction, found[4], int(found[5]), gdr, pci, proxy)

@@ -164,18 +164,13 @@ def _row(line: str, half: int, *, counted: bool) -> Collective | None:
         return None
     try:
         time, algorithm, bus = map(float, words[:3])
-        wrong = [_wrong(each) for each in halves] if counted else []
+        told = [int(float(each[3])) for each in halves if counted and each[3] != "N/A"]
         in_place = float(halves[1][2]) if len(halves) > 1 else None
     except ValueError:
         return None
-    told = [each for each in wrong if each is not None]
     count = sum(told) if told else None
     redop = found[4] if found[4] and not found[4].lstrip("-").isdecimal() else ""
     return Collective(int(found[1]), found[3], time, algorithm, bus, count, in_place, redop)
-
-
-def _wrong(half: list[str]) -> int | None:
-    return int(float(half[3])) if half[3] != "N/A" else None
 
 
 def _of_json(text: str) -> CollectiveRun:

@@ -78,13 +78,14 @@ def parse_nccl_xml(text: str) -> NcclTopology:
                 (gpus if _is_gpu(each) else hcas).extend(found)
     except RecursionError as why:
         raise Unparsable(_SOURCE, "<pci> within <pci>, deeper than any machine") from why
-    return NcclTopology(tuple(gpus), tuple(hcas), _processor(system))
+    cpu = next(iter(system.iter("cpu")), Element("cpu"))
+    family, model = (int(_number(cpu.get(name, ""))) for name in ("familyid", "modelid"))
+    return NcclTopology(tuple(gpus), tuple(hcas), (cpu.get("vendor", ""), family, model))
 
 
 def _leaves(
     above: Element, switches: tuple[str, ...], switch: Element | None
 ) -> Iterator[tuple[Element, tuple[str, ...]]]:
-    """Devices below an element, with the switches on the way."""
     for each in above:
         leaf = each.tag == "pci" and each.find("pci") is None
         if leaf or each.tag == "nic":
@@ -125,7 +126,8 @@ def _devices(each: Element, cpu: str, switches: tuple[str, ...]) -> Iterator[Dev
         return
     nets = list(each.iter("net"))
     for net in nets:
-        if not _socket(net):
+        # NET/Socket: an ordinary interface, whose port is 0.
+        if not (net.get("port") == "0" and net.get("maxconn") == "65536"):
             name = net.get("name", "") or address
             speed = _number(net.get("speed", "")) / 1000  # Mb/s
             known = (_gdr(net), False, _link(each), speed, _ids(each))
@@ -135,14 +137,6 @@ def _devices(each: Element, cpu: str, switches: tuple[str, ...]) -> Iterator[Dev
     if named and not nets and each.find("nic") is None:
         bare = (None, False, _link(each), 0.0, _ids(each))
         yield Device(address, address, cpu, switches, *bare)
-
-
-def _processor(system: Element) -> tuple[str, int, int]:
-    cpu = next(iter(system.iter("cpu")), None)
-    if cpu is None:
-        return ("", 0, 0)
-    family, model = (int(_number(cpu.get(name, ""))) for name in ("familyid", "modelid"))
-    return (cpu.get("vendor", ""), family, model)
 
 
 def _link(pci: Element) -> Link:
@@ -165,8 +159,3 @@ def _number(said: str) -> float:
 def _gdr(element: Element | None) -> bool | None:
     told = None if element is None else element.get("gdr")
     return None if told is None else told == "1"
-
-
-def _socket(net: Element) -> bool:
-    """NET/Socket: an ordinary interface, whose port is 0."""
-    return net.get("port") == "0" and net.get("maxconn") == "65536"

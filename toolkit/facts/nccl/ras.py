@@ -85,8 +85,11 @@ def read_ras(text: str) -> tuple[RasLook, ...]:
                 told = read_json(re.sub(r'("nvml_dev": \d+)(\s+"status")', r"\1,\2", part))
                 if "event" in told:
                     events[_peer(told.get("peer", {}))] = str(told["event"])
-                else:
-                    looks.append(_of_json(told))
+                    continue
+                every = told["communicators"]
+                troubles = tuple(trouble for each in every for trouble in _of_communicator(each))
+                most = max((int(each["size"]) for each in every), default=0)
+                looks.append(RasLook(len(every), most, troubles))
             except (Unreadable, KeyError, TypeError, ValueError, OverflowError, AttributeError):
                 looks.append(RasLook(0, 0, (), whole=False))
     if events:
@@ -161,12 +164,6 @@ _RESULTS = (
     *("invalid usage", "remote process error"),
 )
 _FINE = frozenset({0, 7})  # ncclSuccess, ncclInProgress
-
-
-def _of_json(told: Mapping[str, Any]) -> RasLook:
-    every = told["communicators"]
-    troubles = tuple(trouble for each in every for trouble in _of_communicator(each))
-    return RasLook(len(every), max((int(each["size"]) for each in every), default=0), troubles)
 
 
 def _of_communicator(told: Mapping[str, Any]) -> Iterator[RasTrouble]:

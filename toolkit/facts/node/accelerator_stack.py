@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from toolkit.errors import NotCollected, Unparsable
 from toolkit.evidence import State
@@ -11,7 +10,7 @@ from toolkit.facts.fact import fact
 from toolkit.facts.gpu.driver import Flavor
 from toolkit.facts.gpu.gdrcopy import built_for, parse_gdrcopy, parse_sanity
 from toolkit.facts.gpu.gds import parse_cufile, parse_cufile_log, parse_gds, parse_gdscheck
-from toolkit.facts.lines import blocks
+from toolkit.facts.lines import blocks, filled
 from toolkit.facts.modules.kernel_modules import parse_modinfo
 from toolkit.facts.nccl.consumers import (
     Mpi,
@@ -37,17 +36,14 @@ from toolkit.facts.nccl.containers import (
     parse_variables,
 )
 from toolkit.facts.rdma.ucx import parse_ucx_info
-from toolkit.facts.reading import Reading, parsed, where_given, where_there
+from toolkit.facts.reading import Reading, given, parsed, where_given, where_there
 from toolkit.facts.text.tool_reports import (
     cuda_not_ready,
     parse_dcgmi_diag,
     parse_fi_info,
     parse_rdma_topo,
-    peermem_container,
 )
-
-if TYPE_CHECKING:  # read where a container was looked into
-    from toolkit.facts.nccl.containers import Looked
+from toolkit.facts.text.tool_reports import peermem_container as said_by_its_container
 
 
 class Companions(Reading):
@@ -57,11 +53,8 @@ class Companions(Reading):
     what somebody ran and gave us, and None where nobody did.
     """
 
-    @property
-    def companions_probed(self) -> bool:
-        """Whether the probe has looked; loose files are few of its frames."""
-        return self._given("gds")
-
+    # Whether the probe has looked; loose files are few of its frames.
+    companions_probed = given("gds")
     gdrdrv = parsed("gdrcopy", parse_gdrcopy)
     # gdrdrv and nvidia-fs on disk for the running kernel, by these names.
     companion_modules = parsed("companion-modinfo", parse_modinfo)
@@ -88,13 +81,8 @@ class Companions(Reading):
     fi_info = where_given("fi-info", parse_fi_info, None)
     # The tests of ``dcgmi diag``; None where it was not given.
     dcgmi_diag = where_given("dcgmi-diag", parse_dcgmi_diag, None)
-
-    @fact
-    def peermem_container(self) -> str:
-        """What the GPU Operator's nvidia-peermem-ctr said last; "" where its log was not given."""
-        given = self._given("peermem-container")
-        return peermem_container(self._text("peermem-container")) if given else ""
-
+    # What the GPU Operator's nvidia-peermem-ctr said last; "" where its log was not given.
+    peermem_container = where_given("peermem-container", said_by_its_container, "")
     # What ``rdma_topo check`` found; None where it was not given.
     rdma_topo = where_given("rdma-topo", parse_rdma_topo, None)
     containers = parsed("containers", parse_containers)
@@ -102,8 +90,8 @@ class Companions(Reading):
     @fact
     def companion_files(self) -> tuple[str, ...]:
         """Paths of HPC-X, NVSHMEM and DeepEP in their usual places; links without their aim."""
-        lines = self._text("companion-files").split("\n")
-        return tuple(line.partition(" -> ")[0] for line in lines if line)
+        lines = filled(self._text("companion-files"))
+        return tuple(line.partition(" -> ")[0] for line in lines)
 
     @fact
     def mpis(self) -> tuple[Mpi, ...]:
@@ -136,11 +124,8 @@ class Companions(Reading):
 class Consumers(Reading):
     """Who would use GPUDirect: NCCL, UCX, MPI, and their settings."""
 
-    @fact
-    def memory_peers(self) -> tuple[str, ...]:
-        """Version files that peer-memory clients show in sysfs; none since OFED 24.04."""
-        return tuple(line for line in self._text("memory-peers").split("\n") if line)
-
+    # Version files that peer-memory clients show in sysfs; none since OFED 24.04.
+    memory_peers = parsed("memory-peers", filled)
     # NCCL, NVSHMEM and UCX on the node itself; containers bring their own.
     libraries = parsed("libraries", parse_libraries)
     # Every libibverbs on the node itself.
@@ -178,30 +163,22 @@ class Consumers(Reading):
     def has_nvidia_topology(self) -> bool:
         return self._state("nvidia-topology") is State.OK
 
-    @fact
-    def inside(self) -> Looked | None:
-        """What runs the job and was looked into; None where nothing was."""
-        if not self._given("inside"):
-            return None
-        return parse_looked(self._text("inside"))
-
+    # What runs the job and was looked into; None where nothing was.
+    inside = where_given("inside", parse_looked, None)
     # Limits and capabilities of what runs in it.
     inside_leader = parsed("inside/process", parse_leader)
     # Bytes of its /dev/shm; -1 for no limit of its own, None where there is none.
     inside_shm = parsed("inside/shm", parse_shm)
     # Its uverbs nodes, each with "ok" or why it cannot be opened.
     inside_uverbs = parsed("inside/rdma-open", parse_opened)
-
-    @fact
-    def inside_nodes(self) -> tuple[str, ...]:
-        """What lies in its /dev/infiniband."""
-        return tuple(each for each in self._text("inside/rdma-nodes").split("\n") if each)
+    # What lies in its /dev/infiniband.
+    inside_nodes = parsed("inside/rdma-nodes", filled)
 
     @fact
     def inside_rdma(self) -> tuple[str, ...]:
         """The RDMA devices that its network namespace sees, by name."""
-        paths = self._text("inside/rdma-devices").split("\n")
-        return tuple(each.partition(" -> ")[0].rpartition("/")[2] for each in paths if each)
+        paths = filled(self._text("inside/rdma-devices"))
+        return tuple(each.partition(" -> ")[0].rpartition("/")[2] for each in paths)
 
     @fact
     def inside_gpus(self) -> tuple[str, ...]:

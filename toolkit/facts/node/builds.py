@@ -6,16 +6,11 @@ import re
 from dataclasses import dataclass
 
 from toolkit.errors import NoEvidence, Unparsable
-from toolkit.facts.boot.kernel import Initramfs, parse_config, parse_initramfs
+from toolkit.facts.boot.kernel import parse_config, parse_initramfs
 from toolkit.facts.fact import fact
-from toolkit.facts.lines import blocks
+from toolkit.facts.lines import blocks, filled, rows
 from toolkit.facts.modules.build_env import Compiler, parse_cc_version, parse_gcc_major, parse_tools
-from toolkit.facts.modules.dkms import (
-    BuildLog,
-    parse_build_failures,
-    parse_dkms_version,
-    parse_make_log,
-)
+from toolkit.facts.modules.dkms import parse_build_failures, parse_dkms_version, parse_make_log
 from toolkit.facts.modules.kernel_modules import parse_modinfo_files, parse_symvers
 from toolkit.facts.modules.module_file import parse_build_id
 from toolkit.facts.modules.ofed import (
@@ -26,8 +21,8 @@ from toolkit.facts.modules.ofed import (
     parse_unit,
 )
 from toolkit.facts.modules.placed_files import REBUILD, HookFile, parse_hooks
-from toolkit.facts.passport import VERIFIED, Passport, parse
-from toolkit.facts.reading import Reading, parsed, there, where_given
+from toolkit.facts.passport import VERIFIED, parse
+from toolkit.facts.reading import Reading, parsed, there, where_given, where_there
 
 NO_AUTOINSTALL = "/etc/dkms/no-autoinstall"
 CALLED_BY = "called by:"  # the line before those that call DKMS
@@ -70,15 +65,9 @@ class Builds(Reading):
     # The driver, peer-memory and RDMA core modules of every kernel, by path.
     kernel_modules = parsed("all-modinfo", parse_modinfo_files)
     has_dkms = there("dkms-version")
-
     dkms_version = parsed("dkms-version", parse_dkms_version)
-
-    @fact
-    def dkms_tree(self) -> tuple[str, ...]:
-        """What lies in /var/lib/dkms, and whether /etc/dkms/no-autoinstall does."""
-        if not self._there("dkms-tree"):
-            return ()
-        return tuple(line for line in self._text("dkms-tree").split("\n") if line)
+    # What lies in /var/lib/dkms, and whether /etc/dkms/no-autoinstall does.
+    dkms_tree = where_there("dkms-tree", filled, ())
 
     @fact
     def autoinstall_off(self) -> bool:
@@ -103,13 +92,8 @@ class Builds(Reading):
         """
         return self.rebuild_hooks.get(REBUILD) is HookFile.RUNS
 
-    @fact
-    def build_failures(self) -> tuple[BuildLog, ...]:
-        """Logs that failed builds left; none where there is no DKMS."""
-        if not self._there("dkms-failures"):
-            return ()
-        return parse_build_failures(self._text("dkms-failures"))
-
+    # Logs that failed builds left; none where there is no DKMS.
+    build_failures = where_there("dkms-failures", parse_build_failures, ())
     # A build log that was handed to us by itself; None on evidence of a whole node.
     make_log = where_given("make-log", parse_make_log, None)
 
@@ -126,28 +110,18 @@ class Builds(Reading):
         """Whether a driver container keeps the RDMA stack below /run/mellanox/drivers."""
         return self._there("ofed-container") and bool(self._text("ofed-container").strip())
 
-    @fact
-    def openib_conf(self) -> dict[str, str]:
-        """openibd's settings; none where it has no file of them."""
-        there = self._there("openib-conf")
-        return parse_openib_conf(self._text("openib-conf")) if there else {}
-
-    @fact
-    def openibd(self) -> dict[str, str]:
-        """What systemd says of openibd; nothing on a node without it."""
-        there = self._there("openibd-state")
-        return parse_unit(self._text("openibd-state")) if there else {}
+    # openibd's settings; none where it has no file of them.
+    openib_conf = where_there("openib-conf", parse_openib_conf, dict[str, str]())
+    # What systemd says of openibd; nothing on a node without it.
+    openibd = where_there("openibd-state", parse_unit, dict[str, str]())
 
     @fact
     def openibd_log(self) -> tuple[str, ...]:
         """What openibd said since the boot."""
         return tuple(line for line in self._text("openibd-log").split("\n") if line.strip())
 
-    @fact
-    def initramfs(self) -> Initramfs | None:
-        """The running kernel's; None where it has none, or nothing that would list it."""
-        there = self._there("initramfs")
-        return parse_initramfs(self._text("initramfs")) if there else None
+    # The running kernel's; None where it has none, or nothing that would list it.
+    initramfs = where_there("initramfs", parse_initramfs, None)
 
     @fact
     def has_initramfs(self) -> bool:
@@ -156,11 +130,8 @@ class Builds(Reading):
             "/boot/"
         )
 
-    @fact
-    def initramfs_next(self) -> Initramfs | None:
-        """That of the newest other kernel; None where there is no other."""
-        there = self._there("initramfs-next")
-        return parse_initramfs(self._text("initramfs-next")) if there else None
+    # That of the newest other kernel; None where there is no other.
+    initramfs_next = where_there("initramfs-next", parse_initramfs, None)
 
 
 # The passport that a node's image was born with, and what of the node it is laid beside.
@@ -189,14 +160,7 @@ class Left:
 class Passports(Reading):
     """The passport, and the node beside it."""
 
-    @fact
-    def passport(self) -> Passport | None:
-        """None where the node has none.
-
-        :raises Unparsable: where what lies there is no passport.
-        """
-        return parse(self._text("passport")) if self._there("passport") else None
-
+    passport = where_there("passport", parse, None)
     # The very bytes, which a signature is over.
     passport_text = parsed("passport", str)
 
@@ -207,10 +171,7 @@ class Passports(Reading):
         :raises NoEvidence: where one is there and could not be read.
         """
         found = {}
-        for number, line in enumerate(self._text("passport-files").split("\n")[:-1], start=1):
-            row = _ROW.fullmatch(line)
-            if row is None:
-                raise Unparsable("files of the passport", line, number)
+        for row in rows(self._text("passport-files"), _ROW, "files of the passport"):
             if row[1] == "denied":
                 raise NoEvidence(f"{row[2]}: permission denied")
             found[row[2]] = row[1]
@@ -222,11 +183,11 @@ class Passports(Reading):
         lines = self._text("passport-loaded").split("\n")[:-1]
         at = next((at for at, line in enumerate(lines) if line.startswith("ids ")), len(lines))
         # Notes that follow one another, in the order of the modules in the line above them.
-        rows = lines[at + 1 :]
+        notes = lines[at + 1 :]
         try:
-            data = bytes.fromhex("".join(rows))
+            data = bytes.fromhex("".join(notes))
         except ValueError as why:
-            raise Unparsable("build ids of loaded modules", rows[0]) from why
+            raise Unparsable("build ids of loaded modules", notes[0]) from why
         builds = {}
         for name in " ".join(lines[at : at + 1]).split()[1:]:
             size = 16 + int.from_bytes(data[4:8], "little")
@@ -235,13 +196,11 @@ class Passports(Reading):
             data = data[size:]
         if data:
             raise Unparsable("build ids of loaded modules", data[:40].hex())
-        found = {}
-        for number, line in enumerate(lines[:at], start=1):
-            row = _LOADED.fullmatch(line)
-            if row is None:
-                raise Unparsable("modules of the passport", line, number)
-            found[row[1]] = LoadedBuild(row[2].strip("-"), builds.get(row[1], ""))
-        return found
+        head = "".join(f"{line}\n" for line in lines[:at])
+        return {
+            row[1]: LoadedBuild(row[2].strip("-"), builds.get(row[1], ""))
+            for row in rows(head, _LOADED, "modules of the passport")
+        }
 
     @fact
     def passport_since(self) -> dict[str, tuple[Left, ...]]:
@@ -249,10 +208,7 @@ class Passports(Reading):
         if not self._there("passport-since"):
             return {}
         found: dict[str, tuple[Left, ...]] = {}
-        for number, line in enumerate(self._text("passport-since").split("\n")[:-1], start=1):
-            row = _SINCE.fullmatch(line)
-            if row is None:
-                raise Unparsable("runs since the passport", line, number)
+        for row in rows(self._text("passport-since"), _SINCE, "runs since the passport"):
             found[row[3]] = (*found.get(row[3], ()), Left(row[1], row[2]))
         return found
 

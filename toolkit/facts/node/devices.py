@@ -7,6 +7,7 @@ from toolkit.compat.reader import maker
 from toolkit.errors import NoEvidence
 from toolkit.facts.fact import fact
 from toolkit.facts.firmware.cpu_setup import count_nodes
+from toolkit.facts.lines import filled
 from toolkit.facts.modules.kernel_modules import parse_modules
 from toolkit.facts.modules.placed_files import parse_contents, parse_left, parse_placed
 from toolkit.facts.nccl.containers import NETNS
@@ -24,11 +25,10 @@ from toolkit.facts.pci.iommu import parse_groups
 from toolkit.facts.pci.kernel_log import parse_aer
 from toolkit.facts.pci.lspci import parse_lspci
 from toolkit.facts.pci.lspci_tree import parse_lspci_tree
-from toolkit.facts.rdma.devices import Kind, RdmaDevice, parse_infiniband
+from toolkit.facts.rdma.devices import Kind, RdmaDevice, parse_infiniband, parse_node_guids
 from toolkit.facts.rdma.rdma_lists import closed_nodes, lists_all_nodes, parse_rdma_nodes
 from toolkit.facts.rdma.registration import Registration, parse_registration
-from toolkit.facts.reading import Reading, parsed, where_there
-from toolkit.facts.text.pasted_logs import IMPORTED
+from toolkit.facts.reading import Reading, given, parsed, where_given, where_there
 
 
 class Pci(Reading):
@@ -81,14 +81,8 @@ class Pci(Reading):
             return self.lspci_tree
         return parse_pci(self._text("pci"), "", "", "")  # raises: it is not given
 
-    @fact
-    def numa_nodes(self) -> int:
-        """How many NUMA nodes the machine has; 1 where its kernel knows no NUMA.
-
-        :raises Unparsable: where the list is of another form than "0-1" or "0,8".
-        """
-        return count_nodes(self._text("numa-nodes")) if self._there("numa-nodes") else 1
-
+    # How many NUMA nodes the machine has; 1 where its kernel knows no NUMA.
+    numa_nodes = where_there("numa-nodes", count_nodes, 1)
     # Errors that PCI Express functions reported since boot; None without AER.
     aer = where_there("aer", parse_aer, None)
     iommu_groups = parsed("iommu-groups", parse_groups)
@@ -96,7 +90,7 @@ class Pci(Reading):
     @fact
     def iommu_units(self) -> tuple[str, ...]:
         """The IOMMUs that the kernel drives: "dmar0", "ivhd0"; none when it is off."""
-        paths = (line.split(" -> ")[0] for line in self._text("iommu-units").split("\n") if line)
+        paths = (line.split(" -> ")[0] for line in filled(self._text("iommu-units")))
         return tuple(path.rpartition("/")[2] for path in paths)
 
 
@@ -109,6 +103,11 @@ class Devices(Pci, Fabric):
         if self._given("infiniband") or self.probed:
             return parse_infiniband(self._text("infiniband"))
         return self.said_devices
+
+    @fact
+    def node_guids(self) -> dict[str, int]:
+        """Of each RDMA device by name, from sysfs; no check asks for it."""
+        return parse_node_guids(self._text("infiniband"))
 
     @fact
     def rdma_hardware(self) -> tuple[RdmaDevice, ...]:
@@ -174,15 +173,10 @@ class Devices(Pci, Fabric):
         """Bytes of BAR1 of each GPU by address, as nvidia-smi -q tells them; 0 for not told."""
         return {each.address: each.bar1_mib << 20 for each in self.smi_shown.gpus}
 
-    @property
-    def nodes_listed(self) -> bool:
-        """Whether somebody has listed /dev/infiniband."""
-        return self._given("rdma-nodes-said")
-
-    @fact
-    def nodes_closed(self) -> str:
-        """Who alone may open uverbs nodes, says ls -l; "" where all may, or it was not asked."""
-        return closed_nodes(self._text("rdma-nodes-said")) if self.nodes_listed else ""
+    # Whether somebody has listed /dev/infiniband.
+    nodes_listed = given("rdma-nodes-said")
+    # Who alone may open uverbs nodes, says ls -l; "" where all may, or it was not asked.
+    nodes_closed = where_given("rdma-nodes-said", closed_nodes, "")
 
     @fact
     def rdma_nodes(self) -> tuple[str, ...]:
@@ -197,8 +191,7 @@ class Devices(Pci, Fabric):
         key = "rdma-nodes-said"
         if not self.nodes_listed or self._given("rdma-nodes"):
             return True
-        command = self.sources.source(key).partition(IMPORTED)[0]
-        return lists_all_nodes(self._text(key), command)
+        return lists_all_nodes(self._text(key), self._typed(key))
 
     @property
     def no_uverbs(self) -> bool | None:
@@ -241,20 +234,10 @@ class Devices(Pci, Fabric):
     @fact
     def owned(self) -> frozenset[str]:
         """Paths that an earlier run of ours placed."""
-        text = self._text("owned") if self._there("owned") else ""
-        return frozenset(line for line in text.split("\n") if line)
+        return frozenset(filled(self._text("owned")) if self._there("owned") else ())
 
-    @fact
-    def left(self) -> dict[str, str]:
-        """Hash of what our latest run left at a path, or "absent", by path; none of an older
-        probe, which did not look.
-        """
-        if not self._given("left"):
-            return {}
-        return parse_left(self._text("left"))
-
-    @fact
-    def pending(self) -> tuple[str, ...]:
-        """Triggers that an earlier run still owes."""
-        text = self._text("pending") if self._there("pending") else ""
-        return tuple(line for line in text.split("\n") if line)
+    # Hash of what our latest run left at a path, or "absent", by path; none of an older probe,
+    # which did not look.
+    left = where_given("left", parse_left, dict[str, str]())
+    # Triggers that an earlier run still owes.
+    pending = where_there("pending", filled, ())

@@ -11,6 +11,7 @@ from toolkit.facts.fact import fact
 from toolkit.facts.firmware.machine import CONTAINERS, parse_detect_virt
 from toolkit.facts.gpu.smi_forms import parse_nvlink_status
 from toolkit.facts.gpu.smi_query import SmiReport, parse_smi_csv, parse_smi_query, parse_smi_table
+from toolkit.facts.lines import filled
 from toolkit.facts.nccl.containers import Daemon, parse_daemons
 from toolkit.facts.rdma.devices import Kind, RdmaDevice
 from toolkit.facts.rdma.ibstat import parse_ibdev2netdev, parse_ibstat, parse_ibv_devinfo
@@ -29,12 +30,12 @@ from toolkit.facts.rdma.roce import (
     parse_net_devices,
     parse_pkeys,
 )
-from toolkit.facts.reading import Reading, given, parsed
+from toolkit.facts.reading import Reading, given, parsed, where_given, where_there
 from toolkit.facts.services import Service, parse_services
 from toolkit.facts.versions import Version
 
 SMI_TABLE, NVLINKS = "nvidia-smi-table", "nvlink-status"  # frames that no probe prints
-_PORTS = {
+_PORTS = {  # the more telling first
     "ibstat": parse_ibstat,
     "ibv-devinfo": parse_ibv_devinfo,
     "ibstatus": parse_ibstatus,
@@ -98,24 +99,13 @@ class Fabric(Reading):
         return found
 
     def _ports_said(self) -> tuple[RdmaDevice, ...]:
-        """The same by one tool alone."""
-        if self._given("ibstat"):
-            return parse_ibstat(self._text("ibstat"))
-        if self._given("ibv-devinfo"):
-            return parse_ibv_devinfo(self._text("ibv-devinfo"))
-        if self._given("ibstatus"):
-            return parse_ibstatus(self._text("ibstatus"))
-        if self._given("rdma-link"):
-            return parse_rdma_link(self._text("rdma-link"))
-        if self._given("ibdev2netdev"):
-            devices = parse_ibdev2netdev(self._text("ibdev2netdev"))
-            if not all(port.up for each in devices for port in each.ports):
-                raise NoEvidence(
-                    "ibdev2netdev: a net device is down, which tells nothing of its port",
-                    hint="ibstat",
-                )
-            return devices
-        return parse_ibstat(self._text("infiniband"))  # not given either: says so
+        key = next(filter(self._given, _PORTS), "infiniband")  # which is not given: it says so
+        devices = _PORTS.get(key, parse_ibstat)(self._text(key))
+        up = all(port.up for each in devices for port in each.ports)
+        if key == "ibdev2netdev" and not up:
+            why = "ibdev2netdev: a net device is down, which tells nothing of its port"
+            raise NoEvidence(why, hint="ibstat")
+        return devices
 
     @fact
     def listed_devices(self) -> tuple[RdmaDevice, ...] | None:
@@ -146,9 +136,7 @@ class Fabric(Reading):
             return f"user space has no provider {named}"
         return "user space finds no RDMA device" if "No IB devices found" in said else ""
 
-    @property
-    def devinfo_given(self) -> bool:
-        return self._given("ibv-devinfo")
+    devinfo_given = given("ibv-devinfo")
 
     @fact
     def devinfo_failed(self) -> bool:
@@ -172,12 +160,8 @@ class Fabric(Reading):
             raise NoEvidence("/sys/class/infiniband/*/ports/*/pkeys: not read")
         return found
 
-    @fact
-    def services(self) -> dict[str, Service]:
-        """Units by name, from ``systemctl`` given as a loose file; none where it was not."""
-        given = self._given("systemctl-status")
-        return parse_services(self._text("systemctl-status")) if given else {}
-
+    # Units by name, from ``systemctl`` given as a loose file; none where it was not.
+    services = where_given("systemctl-status", parse_services, dict[str, Service]())
     # Network devices by name, without those of containers.
     net_devices = parsed("net-devices", parse_net_devices)
 
@@ -275,9 +259,5 @@ class Fabric(Reading):
         """Whether SELinux enforces; None where the kernel has it not, or off."""
         return self._text("selinux").strip() == "1" if self._there("selinux") else None
 
-    @fact
-    def rdma_denials(self) -> tuple[str, ...] | None:
-        """What SELinux kept from RDMA devices, oldest first; None without an audit log."""
-        if not self._there("selinux-denials"):
-            return None
-        return tuple(line for line in self._text("selinux-denials").split("\n") if line)
+    # What SELinux kept from RDMA devices, oldest first; None without an audit log.
+    rdma_denials = where_there("selinux-denials", filled, None)

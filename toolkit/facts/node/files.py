@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 from toolkit.errors import NeedsRoot, NoEvidence, Unparsable
 from toolkit.evidence import State
@@ -31,7 +32,7 @@ from toolkit.facts.modules.module_file import (
 from toolkit.facts.modules.refusals import NotInserted, parse_not_inserted
 from toolkit.facts.node.modules import KernelModules
 from toolkit.facts.node.system import System
-from toolkit.facts.reading import given
+from toolkit.facts.reading import given, parsed, where_given
 from toolkit.facts.text.pasted_logs import IMPORTED
 
 HIDDEN = "/sys/kernel/security/lockdown: not there, and Secure Boot is on"
@@ -43,6 +44,13 @@ _PEERMEM_DEPENDS = re.compile(
     r"\ndepends:[ \t]*(.*)$",
     re.MULTILINE,
 )
+
+
+def _framework(name: str, text: str) -> str:
+    """A setting of DKMS's framework.conf; the last word counts, as for its own shell."""
+    lines = (line for _, line in named_lines(text, "/etc/dkms"))
+    found = [re.match(rf"\s*{name}=[\"']?([^\"'\s]+)", line) for line in lines]
+    return next((each[1] for each in reversed(found) if each), "")
 
 
 class Files(System, KernelModules):
@@ -198,21 +206,9 @@ class Files(System, KernelModules):
         text = frame.text if frame.state is State.FAILED else self._text("mok-key")
         return frame.source.rpartition(" ")[2], parse_test_key(text)
 
-    @fact
-    def configured_certificate(self) -> str:
-        """The certificate that DKMS was told to sign with; "" for that of its default."""
-        return self._framework("mok_certificate")
-
-    @fact
-    def configured_key(self) -> str:
-        """The key that DKMS was told to sign with; "" for that of its default."""
-        return self._framework("mok_signing_key")
-
-    def _framework(self, name: str) -> str:
-        """A setting of DKMS's framework.conf; the last word counts, as for its own shell."""
-        lines = (line for _, line in named_lines(self._text("dkms-fragments"), "/etc/dkms"))
-        found = [re.match(rf"\s*{name}=[\"']?([^\"'\s]+)", line) for line in lines]
-        return next((each[1] for each in reversed(found) if each), "")
+    # The certificate, and the key, that DKMS was told to sign with; "" for that of its default.
+    configured_certificate = parsed("dkms-fragments", partial(_framework, "mok_certificate"))
+    configured_key = parsed("dkms-fragments", partial(_framework, "mok_signing_key"))
 
     @fact
     def key_files(self) -> dict[str, KeyFile]:
@@ -227,10 +223,8 @@ class Files(System, KernelModules):
         """Lines that say whether SUSE's modprobe takes modules of others, by their file."""
         return tuple(named_lines(self._text("unsupported-modules"), "modprobe.d"))
 
-    @fact
-    def modprobe_said(self) -> str:
-        """What modprobe answered to somebody; "" where nobody has told."""
-        return self._text("modprobe-said") if self._given("modprobe-said") else ""
+    # What modprobe answered to somebody; "" where nobody has told.
+    modprobe_said = where_given("modprobe-said", str, "")
 
     @fact
     def not_inserted(self) -> tuple[NotInserted, ...]:
@@ -242,10 +236,8 @@ class Files(System, KernelModules):
         log = self._text("dmesg") if given else ""
         return parse_not_inserted(f"{self.modprobe_said}\n{log}".split("\n"))
 
-    @fact
-    def said_signers(self) -> dict[str, str]:
-        """Signers by module, where somebody has listed them."""
-        return parse_said_signers(self._text("modinfo-said")) if self._given("modinfo-said") else {}
+    # Signers by module, where somebody has listed them.
+    said_signers = where_given("modinfo-said", parse_said_signers, dict[str, str]())
 
     @fact
     def peermem_said(self) -> str | None:

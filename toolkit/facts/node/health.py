@@ -50,10 +50,8 @@ class Health(Devices):
             return told
         return told + self._logged(sxids)
 
-    @fact
-    def fm_said(self) -> dict[str, str]:
-        """What the fabric manager said last of its start, in a log of its own; {} without one."""
-        return fabric_manager_end(self._text(_FM_LOG)) if self._given(_FM_LOG) else {}
+    # What the fabric manager said last of its start, in a log of its own; {} without one.
+    fm_said = where_given(_FM_LOG, fabric_manager_end, dict[str, str]())
 
     @fact
     def fallen_gpus(self) -> tuple[Trouble, ...]:

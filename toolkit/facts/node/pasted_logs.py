@@ -10,7 +10,7 @@ from toolkit.facts.fact import fact
 from toolkit.facts.firmware.machine import guest_of, parse_cpu, parse_dmi
 from toolkit.facts.gpu.gds import parse_gdsio
 from toolkit.facts.gpu.smi_query import parse_bar1_alone
-from toolkit.facts.kube import PluginLog, parse_offered, parse_plugin_log, parse_pod_list
+from toolkit.facts.kube import parse_offered, parse_plugin_log, parse_pod_list
 from toolkit.facts.nccl.nccl_log import parse_nccl_log
 from toolkit.facts.rdma.ethtool import EthtoolSaid, parse_ethtool
 from toolkit.facts.rdma.firmware_tools import (
@@ -23,8 +23,8 @@ from toolkit.facts.rdma.firmware_tools import (
 from toolkit.facts.rdma.rdma_lists import parse_rdma_system
 from toolkit.facts.rdma.registration import Limit, parse_limits
 from toolkit.facts.rdma.roce import Qos, parse_mlnx_qos
-from toolkit.facts.rdma.ucx import UcxPerf, parse_ucx_perf
-from toolkit.facts.reading import Reading, where_given
+from toolkit.facts.rdma.ucx import parse_ucx_perf
+from toolkit.facts.reading import Reading, given, where_given
 from toolkit.facts.text.pasted_logs import IMPORTED
 from toolkit.facts.text.tool_reports import driver_container
 
@@ -147,7 +147,7 @@ class ToldPorts(Reading):
         key = "limits-said"
         if not self._given(key):
             return ()
-        return parse_limits(self._text(key), self.sources.source(key).partition(IMPORTED)[0])
+        return parse_limits(self._text(key), self._typed(key))
 
     @fact
     def verbs_troubles(self) -> tuple[VerbsTrouble, ...]:
@@ -205,8 +205,7 @@ class ToldPorts(Reading):
 
         :param name: pattern of what stands in a command for the one that it asks.
         """
-        commands = self.sources.source(key).partition(IMPORTED)[0]
-        names = tuple(each.strip(",") for each in re.findall(name, f" {commands}"))
+        names = tuple(each.strip(",") for each in re.findall(name, f" {self._typed(key)}"))
         if len(names) == answers == len(set(names)):
             return names
         return tuple(f"port {number} of this text" for number in range(1, answers + 1))
@@ -237,12 +236,10 @@ class ToldStack(Reading):
         from toolkit.facts.modules.pasted_modules import parse_config_lines  # noqa: PLC0415 see above
 
         key = "modprobe-d-said"
-        return parse_config_lines(self._text(key), self.sources.source(key).partition(IMPORTED)[0])
+        return parse_config_lines(self._text(key), self._typed(key))
 
-    @property
-    def openibd_given(self) -> bool:
-        """Whether the output of openibd itself was given."""
-        return self._given("openibd-said")
+    # Whether the output of openibd itself was given.
+    openibd_given = given("openibd-said")
 
     @fact
     def openibd_said(self) -> tuple[str, ...] | None:
@@ -259,7 +256,7 @@ class ToldStack(Reading):
             return ()
         from toolkit.facts.pci.acs_commands import parse_setpci  # noqa: PLC0415 see above
 
-        return parse_setpci(self._text(key), self.sources.source(key).partition(IMPORTED)[0])
+        return parse_setpci(self._text(key), self._typed(key))
 
     # MiB of BAR1 and of memory where nvidia-smi's sections were given without their GPUs.
     bar1_alone = where_given("nvidia-smi-q", parse_bar1_alone, ())
@@ -277,16 +274,10 @@ class ToldStack(Reading):
     pod_list = where_given("kubectl-pods", parse_pod_list, ())
     # Resources of RDMA that Kubernetes has on a node that was described.
     offered = where_given("kubectl-node", parse_offered, ())
-
     # Whether a driver's container came up, and why not; None where no such log was given.
     driver_pod = where_given("driver-container", driver_container, None)
-
-    @fact
-    def plugin_log(self) -> PluginLog | None:
-        """What a device plugin logged; None where no such log was given."""
-        if not self._given("device-plugin-log"):
-            return None
-        return parse_plugin_log(self._text("device-plugin-log"))
+    # What a device plugin logged; None where no such log was given.
+    plugin_log = where_given("device-plugin-log", parse_plugin_log, None)
 
 
 class Traffic(Reading):
@@ -312,15 +303,7 @@ class Traffic(Reading):
 
         return parse_collectives(self._text(key), self._typed(key))
 
-    @fact
-    def ucx_run(self) -> UcxPerf | None:
-        """What ucx_perftest came to; None where it was not given."""
-        key = "ucx-perftest"
-        return parse_ucx_perf(self._text(key)) if self._given(key) else None
-
+    # What ucx_perftest came to; None where it was not given.
+    ucx_run = where_given("ucx-perftest", parse_ucx_perf, None)
     # Lines of gdsio.
     gdsio_runs = where_given("gdsio", parse_gdsio, ())
-
-    def _typed(self, key: str) -> str:
-        """The commands behind whose prompts a text stood; "" where it had none."""
-        return self.sources.source(key).partition(IMPORTED)[0]

@@ -20,12 +20,13 @@ from toolkit.facts.firmware.redfish_bmc import (
     parse_machine,
     parse_secure_boot,
 )
+from toolkit.facts.lines import filled
 from toolkit.facts.node.devices import Devices
 from toolkit.facts.node.system import System
 from toolkit.facts.pci.iommu import IommuSaid, parse_iommu_log, parse_iommu_table
 from toolkit.facts.pci.platform import Platform, classify
 from toolkit.facts.pci.windows import parse_iomem, parse_regions
-from toolkit.facts.reading import Reading, given, parsed
+from toolkit.facts.reading import Reading, given, parsed, there
 
 
 class Platforms(System, Devices):
@@ -45,13 +46,7 @@ class Platforms(System, Devices):
     # What calls setpci at boot, as far as its name or text tells.
     acs_units = parsed("acs-units", parse_acs_units)
 
-    @fact
-    def has_setpci(self) -> bool:
-        """Whether pciutils' setpci is on the node.
-
-        :raises NoEvidence: where an older probe did not look.
-        """
-        return self._there("setpci")
+    has_setpci = there("setpci")  # of pciutils; an older probe did not look
 
     @fact
     def acs_arguments(self) -> AcsArguments:
@@ -66,8 +61,7 @@ class Platforms(System, Devices):
     @fact
     def acpi_tables(self) -> frozenset[str]:
         """Firmware tables that offer an IOMMU: "DMAR", "IVRS", "IORT"."""
-        lines = self._text("acpi-tables").split("\n")
-        return frozenset(line.rpartition("/")[2] for line in lines if line)
+        return frozenset(line.rpartition("/")[2] for line in filled(self._text("acpi-tables")))
 
     @fact
     def loose(self) -> bool:

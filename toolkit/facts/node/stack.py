@@ -48,7 +48,7 @@ class Stack(Fabric):
                 if each.name == "nvidia" and each.version and at in each.filename:
                     return driver_of(each.version, each.license)
             versions = [each.version for each in self.dkms if each.module == self.driver_dkms]
-            if not self.driver_dkms or not versions:
+            if not versions:
                 return None
             return driver_of(versions[-1], "GPL" if "open" in self.driver_dkms else "")
         return parse_driver(self._text("nvidia-version")) if self._there("nvidia-version") else None
@@ -68,15 +68,8 @@ class Stack(Fabric):
             return parse_gpu_rows(self._text("nvidia-smi"))
         told = self.smi
         return tuple(
-            GpuRow(
-                each.address,
-                each.name,
-                told.driver,
-                each.memory_mib,
-                each.persistence,
-                each.errors,
-            )
-            for each in told.gpus
+            GpuRow(e.address, e.name, told.driver, e.memory_mib, e.persistence, e.errors)
+            for e in told.gpus
         )
 
     @fact
@@ -93,23 +86,21 @@ class Stack(Fabric):
 
         Of a node that was probed its nvidia-smi tells, and how it is now.
         """
-        if self.probed or not self._given("dmesg"):
-            return ""
-        return parse_api_mismatch(self._text("dmesg").split("\n"))
+        return parse_api_mismatch(self._loose_log())
 
     @fact
     def unsupported_gpus(self) -> dict[str, bool]:
-        """GPUs that the driver does not drive, says a loose kernel log; by address."""
-        if self.probed or not self._given("dmesg"):
-            return {}
-        return parse_unsupported(self._text("dmesg").split("\n"))
+        """GPUs that the driver does not drive, says the kernel log; by address."""
+        return parse_unsupported(self._text("dmesg").split("\n")) if self._given("dmesg") else {}
 
     @fact
     def unstarted_gpus(self) -> tuple[Trouble, ...]:
         """What a loose kernel log says of GPUs that the driver could not start."""
-        if self.probed or not self._given("dmesg"):
-            return ()
-        return unstarted(self._text("dmesg").split("\n"))
+        return unstarted(self._loose_log())
+
+    def _loose_log(self) -> list[str]:
+        """Lines of a kernel log that was given as a file; none of a node that was probed."""
+        return [] if self.probed or not self._given("dmesg") else self._text("dmesg").split("\n")
 
     # What DKMS knows; nothing where the node has no DKMS.
     dkms = where_there("dkms-status", parse_dkms_status, ())

@@ -40,7 +40,6 @@ class System(Reading):
 
     # "x86_64", "aarch64".
     arch = parsed("arch", str.strip)
-
     distro = parsed("os-release", parse_os_release)
 
     @fact
@@ -128,10 +127,8 @@ class System(Reading):
         """The id of the trial that this boot is; "" for none."""
         return self.cmdline[MARK]
 
-    @fact
-    def trials(self) -> dict[str, Tried]:
-        """What was tried here and did not become the default, by id."""
-        return parse_trials(self._text("boot-trials")) if self._there("boot-trials") else {}
+    # What was tried here and did not become the default, by id.
+    trials = where_there("boot-trials", parse_trials, dict[str, Tried]())
 
     @fact
     def grub_disk(self) -> tuple[str, str]:

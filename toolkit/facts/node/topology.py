@@ -10,7 +10,7 @@ from toolkit.facts.fact import fact
 from toolkit.facts.gpu.topo_matrix import Matrix, parse_matrix
 from toolkit.facts.nccl.nccl_xml import parse_nccl_xml
 from toolkit.facts.node.devices import Devices
-from toolkit.facts.pci.functions import PciFunction, PciTree
+from toolkit.facts.pci.functions import PciFunction
 from toolkit.facts.pci.lspci import differences
 from toolkit.facts.pci.pairs import Pairs, PairSource, matrix_pairs, nccl_pairs, tree_pairs
 from toolkit.facts.pci.platform import is_coherent_gpu
@@ -79,12 +79,11 @@ class Topology(Devices):
         pairs = self._pairs_of_tree
         if all(each.pcie is not Distance.APART for each in pairs) or not self._given("numa-nodes"):
             return pairs
+        if self.numa_nodes > 1:
+            return pairs
         # Firmware that tells no node (-1) leaves no doubt where there is one only.
-        return (
-            pairs
-            if self.numa_nodes > 1
-            else all_pairs(_in_one_node(self.pci), self.hcas, self._ats)
-        )
+        functions = {a: replace(each, numa=0) for a, each in self.pci.functions.items()}
+        return all_pairs(replace(self.pci, functions=functions), self.hcas, self._ats)
 
     @fact
     def near_pairs(self) -> tuple[Pair, ...]:
@@ -122,8 +121,6 @@ class Topology(Devices):
             told = self._of_matrix()
         elif self._given("nccl-topology") and "<net " in self._text("nccl-topology"):
             told = nccl_pairs(self.nccl_topology)
-        else:
-            return ""
         return told.source if told and told.gpus and not told.hcas else ""
 
     def _of_tree(self, source: PairSource) -> Pairs:
@@ -149,8 +146,8 @@ class Topology(Devices):
         found: list[str] = []
         for address, words in self.lspci.functions.items():
             ours = bytes_of.functions.get(address)
-            shown = words.printed is not None and words.printed.capabilities
-            if shown and ours is not None and ours.config is not None:
+            shown = words.printed and words.printed.capabilities
+            if shown and ours and ours.config:
                 found += differences(words, ours)
         return tuple(found)
 
@@ -190,7 +187,3 @@ class Topology(Devices):
             for each in hcas
             if each.address not in roles or roles[each.address].use is HcaUse.COMPUTE
         )
-
-
-def _in_one_node(tree: PciTree) -> PciTree:
-    return replace(tree, functions={a: replace(each, numa=0) for a, each in tree.functions.items()})

@@ -115,25 +115,15 @@ def _own_demands(tree: PciTree, platform: Platform, virtualised: bool) -> list[D
         return [each for pair in direct_pairs(tree) for each in _direct(tree, pair)]
     if platform is not Platform.INLINE:
         return None
-    found = []
-    for pair in inline_pairs(tree):
-        towards_nic, towards_gpu = (
-            f"towards HCA {pair.nic.address}",
-            f"towards GPU {pair.gpu.address}",
+    return [
+        Demand(bridge, mask if virtualised else CLEAR, place)
+        for pair in inline_pairs(tree)
+        for bridge, mask, place in (
+            (pair.nic_port, "1x111x1", f"towards HCA {pair.nic.address}"),
+            (pair.gpu_port, kernel_default(pair.gpu_port), f"towards GPU {pair.gpu.address}"),
+            (pair.root, kernel_default(pair.root), "root port"),
         )
-        if virtualised:
-            found += [
-                Demand(pair.nic_port, "1x111x1", towards_nic),
-                Demand(pair.gpu_port, kernel_default(pair.gpu_port), towards_gpu),
-                Demand(pair.root, kernel_default(pair.root), "root port"),
-            ]
-        else:
-            found += [
-                Demand(pair.nic_port, CLEAR, towards_nic),
-                Demand(pair.gpu_port, CLEAR, towards_gpu),
-                Demand(pair.root, CLEAR, "root port"),
-            ]
-    return found
+    ]
 
 
 def _direct(tree: PciTree, pair: tuple[PciFunction, PciFunction]) -> list[Demand]:

@@ -43,11 +43,8 @@ class Command:
     def asks_control(self) -> bool:
         """Whether ACS control is all that it names, so that answers can be of nothing else."""
         named = [each.partition("=")[0] for each in self.registers]
-        return bool(named) and all(map(_CONTROL.fullmatch, named)) and not self._only_writes
-
-    @property
-    def _only_writes(self) -> bool:
-        return all("=" in each for each in self.registers)
+        reads = any("=" not in each for each in self.registers)
+        return reads and all(map(_CONTROL.fullmatch, named))
 
     @property
     def writes(self) -> bool:
@@ -58,7 +55,7 @@ class Command:
     def ends_with_write(self) -> bool:
         """Whether it writes ACS control behind the last that it reads of it."""
         ours = [each for each in self.registers if _NEAR.fullmatch(each.partition("=")[0])]
-        return bool(ours) and _written(ours[-1])
+        return any(map(_written, ours[-1:]))
 
     @property
     def bridges(self) -> list[str]:
@@ -117,9 +114,8 @@ def writes_control(command: str) -> bool:
 
 # ACS control registers as ``setpci -s BRIDGE ECAP_ACS+6.w`` prints them.
 # Source, as read: pciutils setpci.c, exec_op: four digits a register; with -v its place stands
-# before
-# them and, where they were read and not written, a sign of equality. What has no such capability,
-# or whose capabilities only root may read, is an error. Loops print the address before it.
+# before them and, where they were read and not written, a sign of equality. What has no such
+# capability, or whose capabilities only root may read, is an error. Loops print the address first.
 _TOLD = re.compile(
     rf"[ \t]*{ADDRESS}[ :]*(\(ecap 000d @(\w+)\) @(\w+) =|E?CAP_?ACS\S*)?"
     r"[ :=]+([0-9a-f]{4})[ \t]*"
@@ -169,7 +165,6 @@ def _as_left(commands: Iterable[Command]) -> list[tuple[str, int]]:
 
 
 def _values(command: Command) -> list[tuple[str, int]]:
-    """Registers of ACS control among the answers to one command."""
     found, bare = [], []
     for line in command.said:
         if (told := _TOLD.fullmatch(line)) and _is_control(told, asked=command.asks_control):

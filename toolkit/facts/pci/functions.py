@@ -11,12 +11,13 @@ from dataclasses import dataclass, field, replace
 
 from toolkit.compat.reader import maker
 from toolkit.errors import NeedsRoot, NoEvidence, Unparsable
-from toolkit.facts.lines import blocks, named_lines
+from toolkit.facts.lines import blocks, named_lines, rows
 from toolkit.facts.pci.config_space import AcsRegisters, Ats, ConfigSpace, as_read
 from toolkit.facts.pci.pcie_caps import Express, Link, Resizable, read_express, read_resizable
 
 NVIDIA, AMD, MELLANOX, AMAZON = 0x10DE, 0x1002, 0x15B3, 0x1D0F
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_POINTED = re.compile(r"(.*?) -> (.*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +159,7 @@ def parse_pci(attributes: str, links: str, resources: str, config: str) -> PciTr
     for path, value in named_lines(attributes, "/sys/bus/pci/devices"):
         address, _, attribute = path.partition("/")
         values.setdefault(address, {})[attribute] = value.strip()
-    pointed = _links(links)
+    pointed = {link[1]: link[2] for link in rows(links, _POINTED, "PCI links")}
     regions: dict[str, list[str]] = {}
     for path, line in named_lines(resources, "resource"):
         regions.setdefault(path.removesuffix("/resource"), []).append(line)
@@ -242,16 +243,6 @@ def _function(
         )
     except (KeyError, ValueError) as why:
         raise Unparsable(f"PCI function {address}", f"{why}") from why
-
-
-def _links(text: str) -> dict[str, str]:
-    pointed: dict[str, str] = {}
-    for number, line in enumerate(text.split("\n")[:-1], start=1):
-        name, arrow, target = line.partition(" -> ")
-        if not arrow:
-            raise Unparsable("PCI links", line, number)
-        pointed[name] = target
-    return pointed
 
 
 def _link(values: dict[str, str], which: str) -> Link:

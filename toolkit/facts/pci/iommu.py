@@ -98,7 +98,6 @@ def parse_iommu_log(lines: Iterable[str]) -> IommuSaid:
 _HEADER, _DMAR_FLAGS, _IVINFO = 48, 37, 36
 _ATSR = 2  # ACPI_DMAR_TYPE_ROOT_ATS
 _ALL_PORTS = 0x01
-_FOLDED = 4096  # as many bytes as the probe reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +124,10 @@ def parse_iommu_table(text: str) -> IommuTable | None:
             raise NeedsRoot(f"/sys/firmware/acpi/tables/{name}: for root alone")
         if data[:4] != name.encode() or len(data) < _HEADER:
             raise Unparsable(f"ACPI table {name}", data[:16].hex(" "), 1)
-        return _dmar(data) if name == "DMAR" else _ivrs(data)
+        if name == "DMAR":
+            return _dmar(data)
+        info = int.from_bytes(data[_IVINFO : _IVINFO + 4], "little")
+        return IommuTable("IVRS", None, None, bool(info & 2), None)
     return None
 
 
@@ -144,8 +146,3 @@ def _dmar(data: bytes) -> IommuTable:
         at += size
     ats = True if found else None if length > len(data) else False
     return IommuTable("DMAR", bool(flags & 1), bool(flags & 2), bool(flags & 4), ats)
-
-
-def _ivrs(data: bytes) -> IommuTable:
-    info = int.from_bytes(data[_IVINFO : _IVINFO + 4], "little")
-    return IommuTable("IVRS", None, None, bool(info & 2), None)

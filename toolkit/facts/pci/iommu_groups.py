@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from toolkit.compat.reader import maker
 from toolkit.errors import Unparsable
 from toolkit.evidence import Evidence, State
+from toolkit.facts.lines import rows
 from toolkit.facts.modules.module_users import Holding, parse_holding
 from toolkit.facts.pci.iommu import Domain
 from toolkit.facts.versions import Version
 
 NETWORK = 0x02  # the base class of PCI that HCAs have
 _INFINIBAND = 0x0207
+_CARRIED = re.compile(r"([^ ]*) ([^ ]*) (.*)")
+_BEFORE = re.compile(r"([^ ]*) ([^ ]*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +83,19 @@ def parse_domains(evidence: Evidence) -> Domains:
     :raises Unparsable: at a line of another shape.
     """
     before = evidence.frame("domains-before")
-    rows = []
-    for number, line in enumerate(evidence.text("carried").split("\n")[:-1], start=1):
-        words = line.split(" ", 2)
-        if len(words) != 3:
-            raise Unparsable("/sys/class", line, number)
-        rows.append(CarriedDevice(*words))
+    gone = before.state is State.ABSENT
+    changed = "" if gone else evidence.text("domains-before")
+    # Of a device that was changed twice the first row tells what it had before.
+    rows_before = reversed(list(rows(changed, _BEFORE, "/run/gdr-toolkit/domains")))
     return Domains(
         Version(evidence.text("kernel-release").strip()),
         parse_groups(evidence.text("groups")),
-        tuple(rows),
+        tuple(
+            CarriedDevice(*row.groups())
+            for row in rows(evidence.text("carried"), _CARRIED, "/sys/class")
+        ),
         parse_holding(evidence),
-        {} if before.state is State.ABSENT else _before(evidence.text("domains-before")),
+        {row[1]: row[2] for row in rows_before},
     )
 
 
@@ -124,13 +129,3 @@ def _device(address: str, klass: str, ids: str, driver: str, functions: str) -> 
         int(functions),
         -1 if device in {"", "-"} else int(device, 16),
     )
-
-
-def _before(text: str) -> dict[str, str]:
-    rows: dict[str, str] = {}
-    for number, line in enumerate(text.split("\n")[:-1], start=1):
-        words = line.split(" ")
-        if len(words) != 2:
-            raise Unparsable("/run/gdr-toolkit/domains", line, number)
-        rows.setdefault(words[0], words[1])
-    return rows

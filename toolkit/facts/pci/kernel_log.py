@@ -74,17 +74,18 @@ class BusError:
     text: str  # from the first word of the kernel on
 
 
-_AT = r"([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])"
-_HOW = r"((?:Un)?[Cc]orrect(?:ed|able)(?:,? \(?[Nn]on-[Ff]atal\)?| \(Fatal\))?|Fatal)"
+_AT = r"(?P<at>[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])"
+_HOW = r"(?P<how>(?:Un)?[Cc]orrect(?:ed|able)(?:,? \(?[Nn]on-[Ff]atal\)?| \(Fatal\))?|Fatal)"
 # Who reports, and in words of old and new kernels about whom; rasdaemon writes the third.
-_TOLD = (
-    re.compile(rf"AER: (?:Multiple )?{_HOW} error (?:message )?received(?: from|:) ?{_AT}"),
-    re.compile(rf"(?P<at>{_AT}):? (?:AER: )?PCIe Bus Error: severity=(?P<how>{_HOW})"),
-    re.compile(rf"aer_event: .*?(?P<at>{_AT}) .*?(?P<how>{_HOW})"),
-)
-# The port has shut its link, whatever the error was: what was below it is lost for the moment.
-_SHUT = re.compile(rf"(?P<port>{_AT}): DPC: (?:containment event|.*(?:FATAL|uncorrectable))")
-_NOT_RECOVERED = re.compile(rf"{_AT}: AER: (?:can't recover|[Dd]evice recovery failed)")
+# None: the line says how bad it is.
+_TOLD = {
+    re.compile(rf"AER: (?:Multiple )?{_HOW} error (?:message )?received(?: from|:) ?{_AT}"): None,
+    re.compile(rf"{_AT}:? (?:AER: )?PCIe Bus Error: severity={_HOW}"): None,
+    re.compile(rf"aer_event: .*?{_AT} .*?{_HOW}"): None,
+    # The port has shut its link, whatever the error was: what was below it is lost for the moment.
+    re.compile(rf"{_AT}: DPC: (?:containment event|.*(?:FATAL|uncorrectable))"): Severity.FATAL,
+    re.compile(rf"{_AT}: AER: (?:can't recover|[Dd]evice recovery failed)"): Severity.NONFATAL,
+}
 _FIRMWARE = "[Hardware Error]:"
 _SECTION = re.compile(r"(?:event severity|Error \d+, type): (\w+)")
 _OF_FIRMWARE = {
@@ -112,19 +113,14 @@ def bus_errors(lines: Iterable[str]) -> Iterator[BusError]:
 
 
 def _by_kernel(line: str) -> Iterator[BusError]:
-    if found := _TOLD[0].search(line):
-        yield BusError(found[2].lower(), _severity(found[1]), line[found.start() :].strip())
-    elif found := _TOLD[1].search(line) or _TOLD[2].search(line):
-        text = line[found.start() :].strip()
-        yield BusError(found["at"].lower(), _severity(found["how"]), text)
-    elif found := _SHUT.search(line):
-        yield BusError(found["port"].lower(), Severity.FATAL, line[found.start() :].strip())
-    elif found := _NOT_RECOVERED.search(line):
-        yield BusError(found[1].lower(), Severity.NONFATAL, line[found.start() :].strip())
+    found = next(filter(None, (shape.search(line) for shape in _TOLD)), None)
+    if found is not None:
+        how = found.groupdict().get("how")
+        severity = _TOLD[found.re] or _severity(str(how).lower())
+        yield BusError(found["at"].lower(), severity, line[found.start() :].strip())
 
 
 def _severity(words: str) -> Severity:
-    words = words.lower()
     if words.startswith("correct"):
         return Severity.CORRECTED
     return Severity.NONFATAL if "non-fatal" in words else Severity.FATAL

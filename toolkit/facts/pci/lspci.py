@@ -53,7 +53,7 @@ VENDORS = {
 }
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _REGION = re.compile(r"\s+Region (\d): Memory at .*\[size=(\d+)([KMGT]?)\]")
-_BUSES = re.compile(r"\s+Bus: primary=([0-9a-f]{2}), secondary=([0-9a-f]{2}), ")
+_BUSES = re.compile(r"\s+Bus: primary=[0-9a-f]{2}, secondary=([0-9a-f]{2}), ")
 _NUMA = re.compile(r"\s+NUMA node: (\d+)")
 _GROUP = re.compile(r"\s+IOMMU group: (\d+)")
 _DRIVER = re.compile(r"\s+Kernel driver in use: (\S+)")
@@ -138,13 +138,16 @@ def parse_lspci(text: str) -> PciTree:
     found = list(_blocks(text.replace("\r", "")))
     if not found:
         raise _nameless(text)
-    above = _bridges(found)
+    # The bridge above each bus: "0000:19" to "0000:18:00.0".
+    bridges = ((block, _one(_BUSES, block.lines)) for block in found)
+    above = {f"{block.domain}:{bus}": block.address for block, bus in bridges if bus}
     functions: dict[str, PciFunction] = {}
     for block in found:
         if block.address in functions:
             raise Unparsable("lspci", f"{block.address} is there twice")
         functions[block.address] = _function(block)
-    ports = {a: _port(each) for a, each in functions.items()}
+    express = {a: each.printed and each.printed.express for a, each in functions.items()}
+    ports = {a: each.port if each else None for a, each in express.items()}
     placed = {
         block.address: replace(
             functions[block.address],
@@ -154,11 +157,6 @@ def parse_lspci(text: str) -> PciTree:
     }
     # Every PC has a host bridge at 0000:00:00.0; where it is missing, so may be anything.
     return PciTree(dict(sorted(placed.items())), whole="0000:00:00.0" in placed)
-
-
-def _port(function: PciFunction) -> PortType | None:
-    shown = function.printed
-    return shown.express.port if shown is not None and shown.express is not None else None
 
 
 def _blocks(text: str) -> Iterator[_Block]:
@@ -173,17 +171,6 @@ def _blocks(text: str) -> Iterator[_Block]:
             yield _Block(domain, head[2], head[3], tuple(body))
         # Whatever else stands at the margin (a prompt, a complaint) ends the block.
         head, body = _HEAD.fullmatch(line), []
-
-
-def _bridges(found: list[_Block]) -> dict[str, str]:
-    """The bridge above each bus: "0000:19" to "0000:18:00.0"."""
-    above = {}
-    for block in found:
-        for line in block.lines:
-            if buses := _BUSES.match(line):
-                above[f"{block.domain}:{buses[2]}"] = block.address
-                break
-    return above
 
 
 def _function(block: _Block) -> PciFunction:
@@ -213,7 +200,11 @@ def _function(block: _Block) -> PciFunction:
         "Virtual Function" in block.title,
         express.now if express else none,
         express.best if express else none,
-        tuple(_bars(block.lines)),
+        tuple(
+            Bar(int(region[1]), int(region[2]) * _UNITS[region[3]])
+            for region in map(_REGION.match, block.lines)
+            if region
+        ),
         dumped,
         shown,
         dead="(rev ff)" in block.title,
@@ -262,12 +253,6 @@ def _parents(
     return () if cut else (f"pci{bus}", *chain)
 
 
-def _bars(lines: tuple[str, ...]) -> Iterator[Bar]:
-    for line in lines:
-        if region := _REGION.match(line):
-            yield Bar(int(region[1]), int(region[2]) * _UNITS[region[3]])
-
-
 def differences(text: PciFunction, config: PciFunction) -> tuple[str, ...]:
     """Where lspci's words and the bytes of one function contradict each other.
 
@@ -275,8 +260,6 @@ def differences(text: PciFunction, config: PciFunction) -> tuple[str, ...]:
     :param config: with its config space.
     :raises NoEvidence: where either was not readable.
     """
-    if text.printed is None or config.config is None:
-        raise NoEvidence(f"{text.address}: lspci's text or the config space is missing")
     ours = replace(config, printed=None)
     words = replace(text, config=None)
     found = []

@@ -36,7 +36,7 @@ _ACS_BITS = {
     "DirectTrans": Acs.DIRECT_TRANSLATED,
 }
 _SIZES = {"MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40, "PB": 1 << 50}
-_RESIZABLE = re.compile(r"\s+BAR (\d): current size: (\d+)([MGTP]B), supported: (.*)")
+_RESIZABLE = re.compile(r"\s+BAR (\d): current size: (\d+[MGTP]B), supported: (.*)")
 
 Sections = dict[str, str]  # by label ("DevCtl"): its line and those that continue it
 
@@ -63,7 +63,11 @@ def printed(lines: tuple[str, ...]) -> Printed:
         elif "] Address Translation Service" in head:
             ats = Ats("Enable+" in _sections(body).get("ATSCtl", ""))
         elif "] Physical Resizable BAR" in head or "] Resizable BAR" in head:
-            resizable = tuple(map(_sized, filter(None, map(_RESIZABLE.match, body))))
+            resizable = tuple(
+                Resizable(int(row[1]), _sizes(row[2])[0], max(_sizes(row[3]), default=0))
+                for row in map(_RESIZABLE.match, body)
+                if row
+            )
     whole = express is None or express.payload > 0
     return Printed(whole, express, acs, ats, resizable) if whole else Printed(False)
 
@@ -125,6 +129,5 @@ def _acs(sections: Sections) -> AcsRegisters:
     return AcsRegisters(able, control)
 
 
-def _sized(found: re.Match[str]) -> Resizable:
-    sizes = [int(size) * _SIZES[unit] for size, unit in re.findall(r"(\d+)([MGTP]B)", found[4])]
-    return Resizable(int(found[1]), int(found[2]) * _SIZES[found[3]], max(sizes, default=0))
+def _sizes(text: str) -> list[int]:
+    return [int(size) * _SIZES[unit] for size, unit in re.findall(r"(\d+)([MGTP]B)", text)]

@@ -48,11 +48,9 @@ def parse_lspci_tree(text: str) -> PciTree:
 
 def _line(line: str, number: int, branches: dict[int, Bus]) -> list[PciFunction]:
     """The functions of one line, outermost first; ``branches`` learns where it forks."""
-    start = re.match(r"[ |]*(?=[+\\-])", line)
+    start = re.match(r"-|[ |]*(?=[+\\-])", line)
     at = start.end() if start else len(line)
-    if at == 0 and line.startswith("-"):
-        at = 1
-    if at not in branches and not (at == 1 and line[:1] == "-"):
+    if at not in branches:
         raise Unparsable(_SOURCE, line, number)
     bus, found = branches[at], list[PciFunction]()
     for column in [known for known in branches if known > at]:

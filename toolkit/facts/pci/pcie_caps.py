@@ -88,8 +88,11 @@ def read_express(space: ConfigSpace) -> Express | None:
     able2 = control2 = None
     if kind & 0xF >= 2:  # version 2 has the second set of registers
         able2, control2 = space.dword(at + 0x24), space.word(at + 0x28)
+    code = kind >> 4 & 0xF
+    if code not in list(PortType):
+        raise NoEvidence(f"config space of {space.address}: port type {code} is not defined")
     return Express(
-        _port(space.address, kind >> 4 & 0xF),
+        PortType(code),
         128 << (able & 7),
         128 << (control >> 5 & 7),
         128 << (control >> 12 & 7),
@@ -129,13 +132,6 @@ def read_resizable(space: ConfigSpace) -> tuple[Resizable, ...]:
         largest = 1 << (20 + sizes.bit_length() - 1) if sizes else 0
         found.append(Resizable(control & 7, 1 << (20 + (control >> 8 & 0x3F)), largest))
     return tuple(found)
-
-
-def _port(address: str, code: int) -> PortType:
-    try:
-        return PortType(code)
-    except ValueError:
-        raise NoEvidence(f"config space of {address}: port type {code} is not defined") from None
 
 
 def _link(register: int) -> Link:

@@ -48,9 +48,7 @@ def is_cx_switch(function: PciFunction) -> bool:
 
 def is_nic_switch(function: PciFunction) -> bool:
     """A port of the switch inside a ConnectX or a BlueField-3."""
-    return is_cx_switch(function) or (
-        function.vendor == MELLANOX and function.device == _BF3_SWITCH
-    )
+    return function.vendor == MELLANOX and function.device in {*_CX_SWITCH, _BF3_SWITCH}
 
 
 def is_cx_nic(function: PciFunction) -> bool:

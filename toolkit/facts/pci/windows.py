@@ -10,10 +10,12 @@ import re
 from dataclasses import dataclass
 
 from toolkit.errors import NeedsRoot, Unparsable
-from toolkit.facts.lines import named_lines
+from toolkit.facts.lines import named_lines, rows
 
 FOUR_GIB = 1 << 32
-_WINDOW = re.compile(r"( *)([0-9a-f]{1,16})-([0-9a-f]{1,16}) : PCI Bus ([0-9a-f]{4,8}:[0-9a-f]{2})")
+_WINDOW = re.compile(
+    r"( *)([0-9a-f]{1,16})-([0-9a-f]{1,16}) : PCI Bus ([0-9a-f]{4,8}:[0-9a-f]{2})\s*"
+)
 _MEMORY, _NO_PLACE = 0x0000_0200, 0x2000_0000  # IORESOURCE_MEM, IORESOURCE_UNSET
 _FIRST_VIRTUAL, _LAST_VIRTUAL = 7, 12  # PCI_IOV_RESOURCES: behind six regions and the ROM
 
@@ -59,10 +61,7 @@ def parse_iomem(text: str) -> tuple[Window, ...]:
     :raises Unparsable: for a line of another shape.
     """
     found: list[Window] = []
-    for number, line in enumerate(text.split("\n")[:-1], start=1):
-        row = _WINDOW.fullmatch(line.rstrip())
-        if row is None:
-            raise Unparsable("/proc/iomem", line, number)
+    for row in rows(text, _WINDOW, "/proc/iomem"):
         window = Window(row[4], int(row[2], 16), int(row[3], 16))
         inner = row[1] and any(w.start <= window.start and window.end <= w.end for w in found)
         if not inner:

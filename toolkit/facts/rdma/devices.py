@@ -69,7 +69,7 @@ class RdmaDevice:
     ports: tuple[Port, ...] = field(default=())
     type: str = ""  # "MT4129": the same on equal chips
     uppers: tuple[str, ...] = ()  # bonds, bridges and VLANs that stand on its net devices
-    guids: tuple[int, int] = (0, 0)  # its own, and that of its card; 0 where not told
+    guids: tuple[int, int] = (0, 0)  # its own and its card's, by a tool's list; 0 where not told
 
     @property
     def kind(self) -> Kind:
@@ -142,6 +142,12 @@ def parse_infiniband(text: str) -> tuple[RdmaDevice, ...]:
     return tuple(_device(name, values[name]) for name in sorted(values, key=_natural))
 
 
+def parse_node_guids(text: str) -> dict[str, int]:
+    """Of the same lines the GUID of each device: it makes no two machines unlike (recall.py)."""
+    found = re.findall(r"(?m)^(\w+)/node_guid:(\S+)$", text)
+    return {name: guid(told) for name, told in found}
+
+
 def _natural(name: str) -> list[tuple[int, str]]:
     return [(int(run), "") if run.isdecimal() else (-1, run) for run in re.split(r"(\d+)", name)]
 
@@ -170,7 +176,6 @@ def _device(name: str, values: dict[str, list[str]]) -> RdmaDevice:
         ),
         one("hca_type"),
         tuple(values.get("upper", ())),
-        (guid(one("node_guid")), 0),
     )
 
 

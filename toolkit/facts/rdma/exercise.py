@@ -104,11 +104,8 @@ class Test:
     @property
     def title(self) -> str:
         """ "ib_write_bw, GPU memory, deep queue"."""
-        memory = (
-            self.drive.buffer
-            if self.drive.buffer.gpu
-            else (self.serve.buffer if self.serve else self.drive.buffer)
-        )
+        other = self.serve or self.drive
+        memory = self.drive.buffer if self.drive.buffer.gpu else other.buffer
         return f"{self.tool}, {memory}, {self.kind}"
 
 
@@ -167,37 +164,16 @@ def parse_asked(text: str) -> Test:
     """
     told = dict(line.partition(" ")[::2] for line in text.split("\n")[:-1])
     try:
-        ends = {role: _end(told, role) for role in Role if f"{role}.host" in told}
-        drive = ends.get(Role.DRIVE) or ends[Role.ALONE]
-        return Test(
-            int(told["number"]),
-            told["tool"],
-            Kind(told["kind"]),
-            int(told["size"]),
-            int(told["depth"]),
-            int(told["seconds"]),
-            int(told["iterations"]),
-            drive,
-            ends.get(Role.SERVE),
-        )
+        ends = {}
+        for role in (each for each in Role if f"{each}.host" in told):
+            host, hca, port, gid, buffer, *rest = (told[f"{role}.{e.name}"] for e in fields(End))
+            ends[role] = End(host, hca, int(port), int(gid), Buffer(buffer), *rest)
+        number, tool, kind, *numbers = (told[name] for name in _OWN)
+        size, depth, seconds, iterations = map(int, numbers)
+        asked = (int(number), tool, Kind(kind), size, depth, seconds, iterations)
+        return Test(*asked, ends.get(Role.DRIVE) or ends[Role.ALONE], ends.get(Role.SERVE))
     except (KeyError, ValueError) as why:
         raise Unparsable("what was asked of a test", str(why)) from why
-
-
-def _end(told: dict[str, str], role: Role) -> End:
-    def one(name: str) -> str:
-        return told[f"{role}.{name}"]
-
-    return End(
-        one("host"),
-        one("hca"),
-        int(one("port")),
-        int(one("gid")),
-        Buffer(one("buffer")),
-        one("gpu"),
-        one("uuid"),
-        one("address"),
-    )
 
 
 def parse_exercise(evidence: dict[str, Evidence]) -> tuple[Measured, ...]:

@@ -217,8 +217,7 @@ def _beyond(key: str, value: str) -> str:
 
 # Firmware of ConnectX cards as ``mlxfwmanager`` and ``mlxup`` list it.
 # Source, as read: Mellanox/mstflint mlxfwupdate/mlxfwmanager.cpp and mlnx_dev.cpp: a block a
-# device,
-# with its PSID, its name on the PCI bus and the versions that it has and that are to be had.
+# device, with its PSID, its name on the PCI bus and the versions that it has and may have.
 _DEVICE = re.compile(r"^Device #\d+:[ \t]*$", re.MULTILINE)
 _FIELD = re.compile(
     r"^[ \t]+(Device Type|PSID|PCI Device Name|Status):[ \t]+(\S.*?)[ \t]*$", re.MULTILINE
@@ -254,9 +253,8 @@ def parse_mlxfwmanager(text: str) -> tuple[DriverInfo, ...]:
 # Settings in the firmware of ConnectX cards, as ``mlxconfig query`` prints them.
 # Sources, as read: Mellanox/mstflint 4.36.0 mlxconfig/mlxcfg_ui.cpp (printOpening, printConfHeader,
 # printSingleParam, printValue). A row is "* RO NAME VALUE...": a star where the next boot has
-# another
-# value; with -e columns of the default and of now stand before that of the next boot. With -j FILE
-# it writes the same there (WriteSingleParam, writeParamToJson).
+# another value; with -e columns of the default and of now stand before that of the next boot. With
+# -j FILE it writes the same there (WriteSingleParam, writeParamToJson).
 _HEADER = re.compile(r"^Configurations:[ \t]+(\S.*?)[ \t]*$", re.MULTILINE)
 _COLUMN = re.compile(r"Default|Current|Next [Bb]oot|New")
 _ROW = re.compile(r"^[ \t*]*(?:RO)?[ \t]+([A-Z][A-Z0-9_]+)[ \t]+(\S.*?)[ \t]*$", re.MULTILINE)
@@ -297,7 +295,6 @@ def parse_mlxconfig(text: str) -> tuple[Card, ...]:
 
 
 def _written(card: dict[str, Any]) -> Card:
-    """One device of what -j wrote."""
     settings = {}
     for name, values in (card.get("tlv_configuration") or {}).items():
         words = [str(values.get(key, "N/A")) for key in ("next_value", "current_value")]

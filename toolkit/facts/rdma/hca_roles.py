@@ -42,7 +42,15 @@ def hca_roles(
         best[each.gpu.address] = min(each.distance, best.get(each.gpu.address, each.distance))
     hcas = list(dict.fromkeys(each.hca.address for each in pairs))
     serving = [e for e in pairs if e.distance == best[e.gpu.address]]
-    nearest = {address: _nearest(serving, address) for address in hcas}
+    # The pair in which an HCA is as near to a GPU as any other.
+    nearest = {
+        address: min(
+            (each for each in serving if each.hca.address == address),
+            key=lambda each: each.distance,
+            default=None,
+        )
+        for address in hcas
+    }
     carries = {
         address: ", ".join(
             f"{carrying[name]} ({name})" for name in interfaces.get(address, ()) if name in carrying
@@ -51,12 +59,6 @@ def hca_roles(
     }
     others = any(nearest[address] and not carries[address] for address in hcas)
     return tuple(_role(each, nearest[each], carries[each], others=others) for each in hcas)
-
-
-def _nearest(serving: list[Pair], address: str) -> Pair | None:
-    """The pair in which this HCA is as near to a GPU as any other."""
-    own = [each for each in serving if each.hca.address == address]
-    return min(own, key=lambda each: each.distance, default=None)
 
 
 def _role(address: str, pair: Pair | None, carries: str, *, others: bool) -> HcaRole:

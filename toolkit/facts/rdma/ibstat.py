@@ -132,7 +132,6 @@ def _state(word: str, source: str) -> str:
 def _devices(
     text: str, head: str, port: str
 ) -> Iterator[tuple[str, Block, list[tuple[int, Block]]]]:
-    """Each device with its values, and its ports with theirs."""
     name, values, ports = "", dict[str, str](), list[tuple[int, Block]]()
     for line in text.split("\n"):
         if device := re.fullmatch(head, line.rstrip()):

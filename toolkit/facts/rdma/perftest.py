@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from math import isfinite
 
 from toolkit.errors import Unparsable
 
@@ -87,6 +88,10 @@ _GID = re.compile(r"^ ?(?:local|remote) address: LID (\w+).*(?:\n ?GID: ([0-9:]+
 _NOWHERE = {("0000", ""), ("0x00", ""), ("0x0", "")}  # Ethernet has no LID
 _TELLING = 1e-3  # below, six decimals of a rate and two of a bandwidth tell too little
 _ROUNDING = 0.05
+_LATENCIES = (
+    *("t_typical[usec]", "t_min[usec]", "t_max[usec]"),
+    *("99% percentile[usec]", "99.9% percentile[usec]"),
+)
 _UNITS = {"MB/sec": MIB / GIGA, "MiB/sec": MIB / GIGA, "Gb/sec": 1 / 8}
 
 
@@ -178,28 +183,19 @@ def _row(line: str, heads: list[list[str]], number: int) -> Bandwidth | Latency:
 
 def _latency(told: dict[str, float], size: int, iterations: int) -> Latency | None:
     # A clock that is not steady makes perftest print "inf" or "nan": that was not measured.
-    known = {name: value for name, value in told.items() if _finite(value)}
+    known = {name: value for name, value in told.items() if isfinite(value)}
     if "t_avg[usec]" in told and "t_avg[usec]" not in known:
         return None
     average = known.get("t_avg[usec]", known.get("t_typical[usec]"))  # before 3 no average
     if average is None:
         return None
-    return Latency(
-        size,
-        iterations,
-        average,
-        known.get("t_typical[usec]"),
-        known.get("t_min[usec]"),
-        known.get("t_max[usec]"),
-        known.get("99% percentile[usec]"),
-        known.get("99.9% percentile[usec]"),
-    )
+    return Latency(size, iterations, average, *map(known.get, _LATENCIES))
 
 
 def _bandwidth(told: dict[str, float], size: int, iterations: int) -> Bandwidth | None:
     for unit, factor in _UNITS.items():
         average = told.get(f"BW average[{unit}]")
-        if average is not None and _finite(average):
+        if average is not None and isfinite(average):
             peak = told.get(f"BW peak[{unit}]", 0.0)
             rate = told.get("MsgRate[Mpps]", 0.0)
             return Bandwidth(size, iterations, average * factor, peak * factor, rate)
@@ -211,10 +207,6 @@ def _agrees(row: Bandwidth) -> bool:
     if row.mpps * row.average < _TELLING:
         return True
     return abs(row.size * row.mpps / 1e3 / row.average - 1) < _ROUNDING
-
-
-def _finite(value: float) -> bool:
-    return value == value and abs(value) != float("inf")  # noqa: PLR0124 a NaN differs from itself
 
 
 def _number(word: str) -> int:

@@ -37,9 +37,8 @@ _NO_DEVICES = re.compile(r"\s*Fatal error: +(?:No devices|device '\*': sys files
 _OF_LINK = re.compile(r"(?:link |\d+/\d+: )(\S+?)/(\d+):? (.*)")
 _CAPS = re.compile(r"\s+caps: <[^>]*>\s*")  # below a port, with -d; behind it with -o
 # The script says IB where the kernel is older than link layers.
-_LAYERS = {each: each for each in ("InfiniBand", "Ethernet", "Unspecified", "Unknown")} | {
-    "IB": "InfiniBand"
-}
+_LAYERS = {each: each for each in ("InfiniBand", "Ethernet", "Unspecified", "Unknown")}
+_LAYERS["IB"] = "InfiniBand"
 _PAIR = re.compile(r"(subnet_prefix|state|physical_state|netdev) (\S+)")
 _GID = re.compile(
     r"(\S+)\s+(\d+)\s+(\d+)\s+((?:[0-9a-fA-F]{4}:){7}[0-9a-fA-F]{4})(?:\s+[\d.]+)?"

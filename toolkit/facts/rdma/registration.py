@@ -26,9 +26,7 @@ EXTRA = frozenset({BY_PCIE, DATA_DIRECT})
 class DmabufAnswer:
     """What an HCA says to a registration of no dma-buf at all: EBADF, where it has the call."""
 
-    public: (
-        str  # by ibv_reg_dmabuf_mr, as libraries ask; "absent" where libibverbs has no such call
-    )
+    public: str  # by ibv_reg_dmabuf_mr, as libraries ask; "absent": libibverbs has no such call
     kernel: str  # past the provider; "absent" likewise, "" where it was not asked
 
     @property

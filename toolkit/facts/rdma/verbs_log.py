@@ -10,7 +10,6 @@ Linux Documentation of errno.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -123,7 +122,13 @@ def parse_verbs_log(text: str) -> tuple[VerbsTrouble, ...]:
     """What failed by a log, each thing once, in the order logged."""
     lines = [line[:_LONGEST] for line in text.split("\n")]
     found = [each for each in map(_of_line, lines) if each is not None]
-    return tuple(dict.fromkeys([*found, *_without_a_way(text)]))
+    # UCX says of these that it found neither a peer-memory module nor dma-buf.
+    found += [
+        VerbsTrouble(Trouble.NO_WAY, f"UCX: {device}: neither peer memory nor dma-buf detected")
+        for device, ways in detected(text).items()
+        if not ways
+    ]
+    return tuple(dict.fromkeys(found))
 
 
 def detected(text: str) -> dict[str, set[str]]:
@@ -148,20 +153,13 @@ _LANE = re.compile(r"[\s(]([a-z]\w*)/")
 
 
 def by_tcp(text: str) -> str:
-    """UCX's first choice of lanes between nodes that has none but TCP; "" for none."""
-    for found in _LANES.finditer(text):
-        data = re.sub(r"\b(?:ka|cm)\([^)]*\)", "", found[1])
-        if set(_LANE.findall(data)) == {"tcp"}:
-            return found[1].strip()
-    return ""
+    """UCX's lanes between nodes, where no configuration of them has another than TCP; else "".
 
-
-def _without_a_way(text: str) -> Iterator[VerbsTrouble]:
-    """HCAs of which UCX says that it found neither a peer-memory module nor dma-buf."""
-    for device, ways in detected(text).items():
-        if not ways:
-            words = f"UCX: {device}: neither peer memory nor dma-buf detected"
-            yield VerbsTrouble(Trouble.NO_WAY, words)
+    A connection begins by the lanes that both ends have for certain, and may change them.
+    """
+    chosen = [each[1] for each in _LANES.finditer(text)]
+    data = [set(_LANE.findall(re.sub(r"\b(?:ka|cm)\([^)]*\)", "", each))) for each in chosen]
+    return chosen[-1].strip() if chosen and all(each == {"tcp"} for each in data) else ""
 
 
 def _of_line(line: str) -> VerbsTrouble | None:

@@ -58,23 +58,16 @@ def undressed(text: str) -> str:
         if not any(quoted):
             break
         first, last = quoted.index(True), len(quoted) - quoted[::-1].index(True)
-        span = lines if not (_few(lines[:first]) and _few(lines[last:])) else lines[first:last]
+        before, behind = lines[:first], lines[last:]
+        span = lines[first:last] if _few(before) and _few(behind) else lines
         if 2 * sum(quoted) <= sum(bool(line.strip()) for line in span):
             break
-        text = "\n".join(_QUOTED.sub("", line, count=1) for line in _quote(lines, quoted))
+        # Without the few lines of the mail before the quote and behind it.
+        kept = [*([] if _few(before) else before), *lines[first:last]]
+        kept += [""] if _few(behind) else behind
+        text = "\n".join(_QUOTED.sub("", line, count=1) for line in kept)
     text = _without_fences(text) if "```" in text or "~~~" in text else text
     return as_lines(text) if "MESSAGE" in text else text
-
-
-def _quote(lines: list[str], quoted: list[bool]) -> list[str]:
-    """Without the few lines of the mail before the quote and behind it."""
-    first, last = quoted.index(True), len(quoted) - quoted[::-1].index(True)
-    before, behind = lines[:first], lines[last:]
-    if _few(before):
-        before = []
-    if _few(behind):
-        behind = [""]
-    return [*before, *lines[first:last], *behind]
 
 
 def _few(lines: list[str]) -> bool:

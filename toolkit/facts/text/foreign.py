@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
@@ -37,14 +36,17 @@ def foreign(name: str, text: str, why: str = "") -> Foreign:
 
     :param text: "" for one that holds no text.
     """
-    lines = (_cleaned(line) for line in text[:_LOOKED_AT].split("\n"))
+    lines = (
+        "".join(c if c.isprintable() else " " for c in plain(line)).strip()
+        for line in text[:_LOOKED_AT].split("\n")
+    )
     return Foreign(name, next(filter(None, lines), "")[:_LONG], nearest(text), why)
 
 
 def nearest(text: str) -> tuple[str, ...]:
     """The kinds that a text comes nearest to; none where it has no word of any."""
     has = {each.lower() for each in _WORD.findall(plain(text[:_LOOKED_AT]))}
-    rare = _rarity()
+    rare = _in_kinds()
     near = {name: sum(1 / rare[word] for word in words & has) for name, words in _words().items()}
     found = sorted((name for name, score in near.items() if score), key=lambda n: (-near[n], n))
     return tuple(found[:_NEAR])
@@ -52,19 +54,10 @@ def nearest(text: str) -> tuple[str, ...]:
 
 @cache
 def _words() -> dict[str, frozenset[str]]:
-    return {kind.name: _telling((kind.name, kind.command, kind.shape)) for kind in KINDS}
+    texts = {e.name: _CODES.sub(" ", f"{e.name} {e.command} {e.shape}").lower() for e in KINDS}
+    return {name: frozenset(_WORD.findall(text)) - _EVERYWHERE for name, text in texts.items()}
 
 
 @cache
-def _rarity() -> Counter[str]:
-    """In how many kinds a word stands."""
+def _in_kinds() -> Counter[str]:
     return Counter(word for words in _words().values() for word in words)
-
-
-def _telling(patterns: Iterable[str]) -> frozenset[str]:
-    text = " ".join(_CODES.sub(" ", pattern) for pattern in patterns)
-    return frozenset(each.lower() for each in _WORD.findall(text)) - _EVERYWHERE
-
-
-def _cleaned(line: str) -> str:
-    return "".join(c if c.isprintable() else " " for c in plain(line)).strip()

@@ -144,7 +144,7 @@ class Identities:
             (re.compile(BARE_MAC), self._bare),
             (re.compile(BARE_GUID), self._bare),
             (re.compile(DOTTED), self._dotted),
-            (_BARE, self._if_known),
+            (_BARE, lambda found: self._numbers.get(found[0].lower(), found[0])),
             (re.compile(MELLANOX_SERIAL), self._as_long("serial")),
             (re.compile(DISK), self._by("disk", lambda n: f"disk{n}")),
             (re.compile(WWN), self._by("disk", lambda n: f"disk{n}")),
@@ -225,7 +225,8 @@ class Identities:
         """A GUID as sysfs writes it: "9c63:c003:00f0:1234"."""
         if set(value) <= {"0", ":"}:
             return value
-        number = self._stand_in("guid", value, _guid)
+        form = "0200:0000:{:04x}:{:04x}".format
+        number = self._stand_in("guid", value, lambda n: form(n >> 16, n & 65535))
         self._numbers[value.replace(":", "").lower()] = number.replace(":", "")
         return number
 
@@ -301,9 +302,6 @@ class Identities:
     def _dotted(self, found: re.Match[str]) -> str:
         return ".".join(re.findall("....", self._hex(found[0].replace(".", ""))))
 
-    def _if_known(self, found: re.Match[str]) -> str:
-        return self._numbers.get(found[0].lower(), found[0])
-
     def _user(self, found: re.Match[str]) -> str:
         name = found[1] if found.re.groups else found[0]
         if name.lower() in _WORDS:
@@ -358,10 +356,6 @@ class Identities:
         return IPv6Address(
             self._stand_in("ipv6", str(address), lambda n: f"2001:db8::{n >> 16:x}:{n & 65535:x}")
         )
-
-
-def _guid(number: int) -> str:
-    return f"0200:0000:{number >> 16:04x}:{number & 65535:04x}"
 
 
 def _plain(word: str) -> bool:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 
 from toolkit.evidence import Frame
 from toolkit.facts.kinds import commanded, plain, recognise
@@ -85,26 +86,20 @@ def machines(text: str, source: str) -> list[tuple[str, list[Frame]]]:
     typed = [] if is_report(text) else list(_typed(undressed(text)))
     for parted, sure in _WAYS:
         found = parted(typed)
-        its = list(_framed(found, source)) if found else []
+        its: list[tuple[str, list[Frame]]] = []
+        for name, lines in found.items():
+            with suppress(NotUnderstood):
+                its.append((name, frames_of("\n".join(lines), source)))
         keys = [frame.key for _, frames in its for frame in frames]
         if its and (sure or len(keys) > len(set(keys))):
             return its
     return [("", frames_of(text, source))]
 
 
-def _framed(found: Machines, source: str) -> Iterator[tuple[str, list[Frame]]]:
-    for name, lines in found.items():
-        try:
-            yield name, frames_of("\n".join(lines), source)
-        except NotUnderstood:
-            continue
-
-
 # Shells.
 
 
 def _typed(text: str) -> Iterator[tuple[Prompt | None, Lines]]:
-    """Each prompt with its line and those below it."""
     prompt: Prompt | None = None
     lines: Lines = []
     for line in text.split("\n"):
@@ -205,7 +200,6 @@ def _below_names(lines: Lines) -> Machines:
 
 
 def _name_at(lines: Lines, at: int) -> tuple[str, int]:
-    """The name that stands at a line, and how many lines say it."""
     line = plain(lines[at])
     if above := _ABOVE.fullmatch(line):
         return above[1] or above[2], 1

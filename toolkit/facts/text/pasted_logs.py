@@ -27,9 +27,8 @@ from toolkit.facts.kinds import BY_NAME, Kind, commanded, parted, plain, recogni
 from toolkit.facts.text.dressed import EDGE, undressed
 
 # "# lspci", "> lspci", "+ lspci", "=== lspci ===": each also opens or rules off what is no command.
-_MARKED = re.compile(
-    r"(?:#+|\++|[%>]|[=*-]{2,})\s*(?=[^\s#+%=*-])"
-)  # a heading, or what set -x echoes
+# A heading, or what set -x echoes.
+_MARKED = re.compile(r"(?:#+|\++|[%>]|[=*-]{2,})\s*(?=[^\s#+%=*-])")
 _RULE_BEHIND = re.compile(r"(?<![=*-])[=*-]{2,}$")
 _TYPED = re.compile(
     r"\S+(?: (?:status|topo -\w+|nvlink -+\w+|diag -.*|[-|/].*))?|modinfo [\w-]+"
@@ -153,7 +152,9 @@ def _sections(text: str) -> list[_Open]:
             parts.append(_Open("", ruled=True))
             heading = True
         elif heading and line.strip():
-            parts[-1].command = _headed(line.strip())
+            named = line.strip().removeprefix("*** ").removesuffix(":")
+            file = named.startswith("/") and not _PROGRAM.fullmatch(named)
+            parts[-1].command = f"cat {named}" if file else named
             heading = False
         elif line.startswith("uname: "):  # of its head
             parts += [_Open("uname -a", [line], ruled=True), _Open("", ruled=True)]
@@ -162,14 +163,6 @@ def _sections(text: str) -> list[_Open]:
         elif not line.startswith("*** ls: "):
             parts[-1].lines.append(line)
     return parts
-
-
-def _headed(line: str) -> str:
-    """The command that a heading names, as one would type it; "*** PATH" is a file."""
-    named_ = line.removeprefix("*** ").removesuffix(":")
-    if named_.startswith("/") and not _PROGRAM.fullmatch(named_):
-        return f"cat {named_}"
-    return named_
 
 
 def _marked(line: str, *, first: bool) -> str:
@@ -210,7 +203,8 @@ def frames_of(text: str, source: str, kind: Kind | None = None) -> list[Frame]:
             before = _ended(answers.get("", "")) if part.loose else ""
             answers[part.command + _FOLLOWED if whole else part.command] = before + body
             if name in _TALKS:
-                talks.setdefault(name, []).append((part.command, _typed(part) + _ended(body)))
+                asked = f"{'#' if part.by_root else '$'} {part.command}\n" if part.command else ""
+                talks.setdefault(name, []).append((part.command, asked + _ended(body)))
     for name, answers in texts.items():
         if name not in _LOGS and _asked_anew(answers):
             del answers[""]
@@ -232,10 +226,6 @@ def _joined(answers: dict[str, str], talk: list[tuple[str, str]] | None) -> str:
     if talk is None:
         return "".join(map(_ended, answers.values()))
     return "".join(body for command, body in talk if command in answers)
-
-
-def _typed(part: Said) -> str:
-    return f"{'#' if part.by_root else '$'} {part.command}\n" if part.command else ""
 
 
 def _asked_anew(answers: dict[str, str]) -> bool:

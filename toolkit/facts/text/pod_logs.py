@@ -75,11 +75,8 @@ def parse_pod_logs(text: str) -> tuple[Read, ...]:
     for part in _parts(text):
         if part.said == "probe":
             read = Read(part.node, _evidence(part), part.pod)
-            if (
-                part.node not in found
-                or read.evidence.complete
-                or not found[part.node].evidence.complete
-            ):
+            known = found.get(part.node, read).evidence
+            if read.evidence.complete or not known.complete:
                 found[part.node] = read
         elif not part.said.startswith(("apply ", "ended ")):
             found.setdefault(part.node, Read(part.node, Evidence(), part.pod))
@@ -109,7 +106,7 @@ def _parts(text: str) -> list[_Part]:
             said = None  # its node has printed that
         if said is not None:
             before = open_parts.get(pod)
-            if said[2].startswith("ended ") and before is not None and before.node == said[1]:
+            if said[2].startswith("ended ") and before and before.node == said[1]:
                 before.ended = int(said[2].removeprefix("ended "))
                 continue
             open_parts[pod] = _Part(said[1], said[2], pod)

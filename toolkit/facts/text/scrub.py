@@ -125,9 +125,8 @@ _TOLD = re.compile(
     r"|Admin(?:Name|Email|Phone|OtherInfo)|ServerOtherInfo|ServiceName|ServiceEmail|ServicePhone"
     r'|\w*LocationInfo|PostalAddress|Contacts?)"\s*:\s*")((?:[^"\\]|\\.)+)(")'
 )
-_FIRMWARE = re.compile(
-    r"(?m)^(?:bios|bmc) .*$"
-)  # versions, of the frame bmc, that may look like addresses
+# Versions, of the frame bmc, that may look like addresses.
+_FIRMWARE = re.compile(r"(?m)^(?:bios|bmc) .*$")
 # A MAC without colons in the name of an attribute: MellanoxNetworkAdapter_A088C2C36F6E__Slot15
 _BARE_MAC = re.compile(r"(?<![0-9A-Za-z-])(?=\d*[A-F])([0-9A-F]{12})(?![0-9A-Za-z])")
 
@@ -151,7 +150,9 @@ def hidden(frame: Frame, hide: Hide, serial: Hide, octets: Hide) -> str:
     :param octets: the stand-in of a MAC with colons.
     """
     text = _TOLD.sub(lambda found: found[1] + _told(found[2], serial) + found[3], frame.text)
-    text = _BARE_MAC.sub(lambda found: _bare(found[1], octets), text)
+    text = _BARE_MAC.sub(
+        lambda found: octets(":".join(re.findall("..", found[1]))).replace(":", "").upper(), text
+    )
     if frame.key != "bmc":
         return hide(text)
     kept = [found[0] for found in _FIRMWARE.finditer(text)]
@@ -166,11 +167,6 @@ def _told(value: str, serial: Hide) -> str:
     except ValueError:
         plain = value
     return serial(str(plain))
-
-
-def _bare(mac: str, octets: Hide) -> str:
-    colons = ":".join(mac[at : at + 2] for at in range(0, 12, 2))
-    return octets(colons).replace(":", "").upper()
 
 
 _SERIAL_CAPABILITY = 0x0003  # its eight bytes are the device's serial number, of its MAC mostly

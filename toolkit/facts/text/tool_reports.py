@@ -30,7 +30,7 @@ class TopoCheck:
     def whole(self) -> bool:
         """Whether it came to its end: last of all it looks at a group for each DMA function."""
         groups = sum("iommu_group for DMA" in each for each in self.right)
-        return groups > 0 and groups >= sum(_OF_DMA in each for each in self.right)
+        return groups >= max(1, sum(_OF_DMA in each for each in self.right))
 
 
 _TOPO = re.compile(r"(OK|FAIL|E:)\s+(\S.*)")

@@ -65,11 +65,16 @@ def write_playbook(
     named = aliases((host.name for host in hosts), {g for host in hosts for g in host.groups})
     values = {"gdr_profile": "profile.toml" if Path(profile).is_file() else profile}
     told = _told(out, reached)
+    said = fleet.access
+    config = str(Path(said.ssh_config).expanduser().absolute()) if said.ssh_config else ""
+    manners = Manners(said.become, said.transport == "local", config)
+    # What tells somebody's job from a daemon, for who reads the answer of jobs.sh.
+    rules = {"daemons": sorted(DAEMONS), "work": WORK.pattern, "first_person": FIRST_PERSON}
     texts = {
-        "inventory.yml": inventory(hosts, named, _manners(fleet), values, told.bundles),
+        "inventory.yml": inventory(hosts, named, manners, values, told.bundles),
         "scripts/probe.sh": probe_script(),
         "scripts/jobs.sh": holding_script("occupied"),
-        "scripts/jobs.json": _rules(),
+        "scripts/jobs.json": json.dumps(rules, indent=2) + "\n",
         "scripts/gdr-node": wrapper(),
         "scripts/gdr-node.sudoers": sudoers(),
     }
@@ -98,10 +103,7 @@ def _copy_site(site: str, aside: Path) -> None:
 
 @contextmanager
 def _whole_or_not(out: Path) -> Iterator[Path]:
-    """A folder beside ``out`` to be filled, which takes that name at the end of the block.
-
-    :raises Unwritten: it cannot be written; nothing of it stays.
-    """
+    """A folder beside ``out`` to be filled, which takes that name at the end of the block."""
     aside = out
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -133,18 +135,6 @@ def _resolved(fleet: Fleet, host: Host) -> Host:
     user = SshConfig.load(file).target(host).door.user
     key = str(Path(host.key_file).expanduser().absolute()) if host.key_file else ""
     return replace(host, user="root" if user == "root" else host.user, key_file=key)
-
-
-def _manners(fleet: Fleet) -> Manners:
-    said = fleet.access
-    config = str(Path(said.ssh_config).expanduser().absolute()) if said.ssh_config else ""
-    return Manners(become=said.become, local=said.transport == "local", ssh_config=config)
-
-
-def _rules() -> str:
-    """What tells somebody's job from a daemon, for who reads the answer of jobs.sh."""
-    rules = {"daemons": sorted(DAEMONS), "work": WORK.pattern, "first_person": FIRST_PERSON}
-    return json.dumps(rules, indent=2) + "\n"
 
 
 def _write(folder: Path, files: dict[str, bytes]) -> None:

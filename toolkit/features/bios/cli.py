@@ -105,10 +105,7 @@ class _Task:
 
 
 def _task(said: Said) -> _Task:
-    """What is meant, from what was said.
-
-    :raises UsageError: options that say nothing together.
-    """
+    """What is meant, from what was said."""
     undo, wish = said.text("undo"), said.text("set")
     if undo and wish:
         raise UsageError("--set and --undo: one of them", hint="take back first, then set")
@@ -175,10 +172,7 @@ def _apply(
 
 
 def _refuse_nonsense(looked: Sequence[Outcome[BiosReading]]) -> None:
-    """A value that no BIOS of them takes is a slip, not a finding.
-
-    :raises UsageError: with what they take.
-    """
+    """A value that no BIOS of them takes is a slip, not a finding."""
     plans = [each.value.plan for each in looked if each.value]
     slips = [b for plan in plans for b in plan.blocked if b.block is BlockKind.NO_VALUE and b.named]
     for slip in slips:

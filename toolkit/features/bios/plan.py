@@ -163,8 +163,9 @@ def _sort(target: BiosTarget, found: _Sorted) -> None:
     if coming is None and satisfied(attribute, now, wish, row):
         found.content += 1
         return
-    if _others(wish, now if coming is None else coming):
-        reason = f"{attribute.name} is {words_of(now if coming is None else coming)}, not ours"
+    then = now if coming is None else coming
+    if wish.ours is not None and not (same(then, wish.ours) or same(then, wish.exact)):
+        reason = f"{attribute.name} is {words_of(then)}, not ours"
         found.blocked.append(BlockedWish(str(wish), BlockKind.CHANGED, reason, "left as it is"))
         return
     after = value_for(attribute, wish, row)
@@ -190,17 +191,12 @@ def _sort(target: BiosTarget, found: _Sorted) -> None:
     (found.owed if owed else found.edits).append(edit)
 
 
-def _others(wish: BiosWish, value: Raw) -> bool:
-    """Of an undo: whether the value is neither what we set nor what it goes back to."""
-    return wish.ours is not None and not (same(value, wish.ours) or same(value, wish.exact))
-
-
 def _passes(
     bios: Bios, found: _Sorted, lockdown: str
 ) -> tuple[tuple[tuple[Edit, ...], ...], list[BlockedWish]]:
     """The edits in passes: what a reset opens comes after it. And what never opens."""
     edits = found.edits
-    if lockdown and edits:
+    if lockdown:
         hint = "lift the lockdown at the BMC first, and set it again afterwards"
         return (), [_blocked(each, BlockKind.LOCKED, lockdown, hint) for each in edits]
     passes: list[tuple[Edit, ...]] = []
@@ -264,7 +260,6 @@ def _closed(bios: Bios, now: World, edit: Edit) -> BlockedWish:
 
 
 def _effects(bios: Bios, passes: Sequence[Sequence[Edit]], touched: set[str]) -> Iterable[Effect]:
-    """What follows without being asked for."""
     sets = {edit.name: edit.after for group in passes for edit in group}
     if not sets:
         return

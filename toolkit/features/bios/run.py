@@ -67,7 +67,7 @@ def roll_out_bios(
             Standing(),  # a node whose BMC is out of reach serves as it did
             {host.name: host for host in fleet.hosts},
             Threads(work.take_turn),
-            _well,
+            lambda each: each.value is not None and each.value.as_agreed,
             _ended,
             journal,
             agreed.brakes,
@@ -107,10 +107,6 @@ def kept_by(run: PastRun, hosts: Sequence[str] = ()) -> Mapping[str, tuple[BiosW
     if not chosen:
         raise UsageError(f"run {run.id} changed no BIOS", hint="there is nothing to take back")
     return chosen
-
-
-def _well(outcome: Outcome[BiosOutcome]) -> bool:
-    return outcome.value is not None and outcome.value.as_agreed
 
 
 def _planned(outcome: Outcome[BiosReading]) -> Event:

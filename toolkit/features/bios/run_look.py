@@ -5,7 +5,7 @@ A BMC may vanish for a while: it is logged in to while it answers, and again onc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -95,39 +95,25 @@ def look_all(
     known = RegistryCache()  # of this run alone: what can be changed is said anew each time
 
     def work(host: Host) -> BiosReading:
-        with _way(reach, host) as bmc:
+        try:
+            way = reach(host)
+        except UsageError as why:  # among many, one without a BMC is not a slip of the whole
+            raise NoEvidence(str(why), hint=why.hint) from why
+        with way as bmc:
             evidence = Evidence({each.key: each for each in bmc.read(known)}, complete=True)
         folder.keep_evidence(host.name, evidence, "bmc")
-        if asking.asked is not None or asking.back:
-            _refuse_unread_registry(host.name, evidence)
-        beside = _beside(fleet, host, asking, Node(evidence).bmc_machine)
-        return replace(judged(host.name, evidence, asking, beside.role), remarks=beside.remarks)
+        # A BIOS may have none; one that is there, and not read, makes half a plan a guess.
+        registry = evidence.frame("bmc-bios-registry")
+        plans = asking.asked is not None or asking.back
+        if plans and registry.state not in {State.OK, State.ABSENT}:
+            raise NoEvidence(
+                f"{host.name}: the registry of its BIOS was not read ({registry.text.strip()})",
+                hint="it tells what depends on what: nothing is planned without it; try again",
+            )
+        role, remarks = _beside(fleet, host, asking, Node(evidence).bmc_machine)
+        return replace(judged(host.name, evidence, asking, role), remarks=remarks)
 
     return on_hosts(fleet, "reading BMCs", work)
-
-
-def _refuse_unread_registry(host: str, evidence: Evidence) -> None:
-    """A BIOS may have no registry; one that is there, and not read, makes half a plan a guess.
-
-    :raises NoEvidence: it could not be read.
-    """
-    frame = evidence.frame("bmc-bios-registry")
-    if frame.state not in {State.OK, State.ABSENT}:
-        raise NoEvidence(
-            f"{host}: the registry of its BIOS was not read ({frame.text.strip()})",
-            hint="it tells what depends on what: nothing is planned without it; try again",
-        )
-
-
-def _way(reach: Reach, host: Host) -> Bmc:
-    """The way to its BMC. Among many hosts, one without a BMC is not a slip of the whole.
-
-    :raises NoEvidence: none was given.
-    """
-    try:
-        return reach(host)
-    except UsageError as why:
-        raise NoEvidence(str(why), hint=why.hint) from why
 
 
 def judged(host: str, evidence: Evidence, asking: BiosQuery, role: Role | None) -> BiosReading:
@@ -137,40 +123,28 @@ def judged(host: str, evidence: Evidence, asking: BiosQuery, role: Role | None) 
     """
     node = Node(evidence)
     wants = wanted(role, dict(asking.want.bios))
-    wishes = asking.back.get(host, ()) if asking.back else _wishes(asking, role)
-    plan = (
-        plan_bios(node.bios, node.bios_settings, wishes, node.bmc_lockdown)
-        if wishes
-        else BiosPlan()
-    )
+    wishes = asking.back.get(host, ())
+    if not asking.back and asking.asked is not None:
+        wishes = asking.asked.on(wants)
+    plan = BiosPlan()
+    if wishes:
+        plan = plan_bios(node.bios, node.bios_settings, wishes, node.bmc_lockdown)
     return BiosReading(node.bmc, node.bios, lines_of(node.bios_settings, wants), plan, role)
 
 
-def _wishes(asking: BiosQuery, role: Role | None) -> Sequence[BiosWish]:
-    if asking.asked is None:
-        return ()
-    return asking.asked.on(wanted(role, dict(asking.want.bios)))
-
-
-@dataclass(frozen=True, slots=True)
-class _Beside:
-    """What the node itself tells."""
-
-    role: Role | None = None
-    remarks: tuple[str, ...] = ()
-
-
-def _beside(fleet: Fleet, host: Host, asking: BiosQuery, machine: BmcMachine) -> _Beside:
+def _beside(
+    fleet: Fleet, host: Host, asking: BiosQuery, machine: BmcMachine
+) -> tuple[Role | None, tuple[str, ...]]:
     """The role that was said, else that which the node shows; and whose BMC it is.
 
     The node is asked where its role was not said, and before anything is planned for it. One
     that does not answer may be down, and is no reason not to plan.
 
-    :raises AnotherMachine: a change was asked for, and the BMC is not this node's.
+    :returns: the role, and remarks.
     """
     role, plans = asking.want.role, asking.asked is not None or bool(asking.back)
     if role is not None and not plans:
-        return _Beside(role)
+        return role, ()
     transport = fleet.connect(host)
     try:
         node = Node(collect(transport))
@@ -179,7 +153,7 @@ def _beside(fleet: Fleet, host: Host, asking: BiosQuery, machine: BmcMachine) ->
     except ToolkitError as error:
         told = str(error).removeprefix(f"{host.name}: ")
         unknown = "" if role else "; its role is not known, so say --role"
-        return _Beside(role, (f"the node itself could not be asked ({told}){unknown}",))
+        return role, (f"the node itself could not be asked ({told}){unknown}",)
     finally:
         transport.close()
     if same is Same.NO and plans:
@@ -187,7 +161,7 @@ def _beside(fleet: Fleet, host: Host, asking: BiosQuery, machine: BmcMachine) ->
             f"{host.name}: its BMC sits in another machine: {why}",
             hint="nothing was sent; mend the line in --bmc-map, or bmc= in the inventory",
         )
-    return _Beside(found, () if same is Same.YES else (f"whether this BMC is its: {why}",))
+    return found, () if same is Same.YES else (f"whether this BMC is its: {why}",)
 
 
 class AnotherMachine(ApplyError):

@@ -247,7 +247,6 @@ class ResetWatch:
         return self.reset.node is None or not self.reset.boot_id
 
     def _changed(self, now: BiosReading) -> bool:
-        """Whether what was pending is so no longer."""
         return not any(pending(now, each) for each in self.due.values())
 
     def _job(self) -> JobState:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -99,8 +99,14 @@ class _Turn:
         done = BiosOutcome(agreed, agreed)
         now = self._look(agreed, Evidence(), whole=True)
         for _ in range(ROUNDS):
+            if now[0].plan.stopped and self.sent:
+                return replace(done, after=now[0])  # what was named together goes no further
             if now[0].plan.stopped:
-                return self._halfway(now[0], done)
+                first = now[0].plan.stopped[0]
+                raise StaleError(
+                    f"{self.host.name}: {first.wish} is not to be had any more: {first.reason}",
+                    hint=f"nothing was sent; look again: bios --hosts {self.host.name}",
+                )
             if not now[0].plan.within(agreed.plan):
                 raise StaleError(
                     f"{self.host.name}: more is to be done than when the plan was made",
@@ -113,8 +119,12 @@ class _Turn:
             done = replace(done, after=now[0], steps=tuple(self.steps), sent=bool(self.sent))
             if not now[0].plan.pending:
                 break
-            reset = self._reset()
-            if busy := self._why_not(reset):
+            reset = Reset(
+                self.host.name, self.line, self.work.consent, self._reachable(), self._note,
+                lambda boot_id: self._about_to(Phase.REBOOTING, boot_id),
+            )  # fmt: skip
+            allowed = self.work.consent.reboot
+            if busy := reset.refused() if allowed else "resets were not allowed: --reboot":
                 return replace(done, busy=busy)
             now, missed = self._restarted(reset, agreed, now)
             done = replace(done, after=now[0], steps=tuple(self.steps), resets=done.resets + 1)
@@ -122,26 +132,10 @@ class _Turn:
                 return replace(done, missed=missed)
         return done
 
-    def _halfway(self, now: BiosReading, done: BiosOutcome) -> BiosOutcome:
-        """What was named together cannot be had together any more: nothing more is sent.
-
-        :raises StaleError: nothing was sent at all.
-        """
-        if not self.sent:
-            first = now.plan.stopped[0]
-            raise StaleError(
-                f"{self.host.name}: {first.wish} is not to be had any more: {first.reason}",
-                hint=f"nothing was sent; look again: bios --hosts {self.host.name}",
-            )
-        return replace(done, after=now)
-
     def _look(
         self, agreed: BiosReading, before: Evidence, *, whole: bool = False
     ) -> tuple[BiosReading, Evidence]:
-        """Read and plan again.
-
-        :param whole: also the registry, which says anew what can be changed.
-        """
+        """:param whole: also the registry, which says anew what can be changed."""
         self._about_to(Phase.LOOKING)
         if whole:
             frames = self.line.ask(lambda bmc: bmc.read(RegistryCache()))
@@ -176,22 +170,13 @@ class _Turn:
         self.steps += [f"sent {each}" for each in edits]
 
     def _taken_on(self, now: BiosReading) -> None:
-        """What was sent is pending, or in force, as the BMC itself tells.
-
-        :raises ApplyError: it is not, whatever was answered.
-        """
+        """What was sent is pending, or in force, as the BMC itself tells."""
         lost = [each for each in self.sent.values() if not coming(now, each)]
         if lost and not (self.answer and self.answer.job):
             raise ApplyError(
                 f"{self.host.name}: was sent, and is not pending: {names(lost)}",
                 hint="the BMC took it on in words alone; look at its own log",
             )
-
-    def _reset(self) -> Reset:
-        return Reset(
-            self.host.name, self.line, self.work.consent, self._reachable(), self._note,
-            lambda boot_id: self._about_to(Phase.REBOOTING, boot_id),
-        )  # fmt: skip
 
     def _reachable(self) -> Transport | None:
         try:
@@ -200,12 +185,6 @@ class _Turn:
             self.transport.close()
             return None
         return self.transport
-
-    def _why_not(self, reset: Reset) -> str:
-        """Why it is not reset now; "" where it may be."""
-        if not self.work.consent.reboot:
-            return "resets were not allowed: --reboot"
-        return reset.refused()
 
     def _restarted(
         self, reset: Reset, agreed: BiosReading, before: tuple[BiosReading, Evidence]
@@ -216,10 +195,14 @@ class _Turn:
         """
         due = {**self.sent, **{each.name: each for each in before[0].plan.owed}}
         reset.begin()
+
+        def look() -> BiosReading:
+            evidence = before[1].plus(self.line.ask(lambda bmc: bmc.active()))
+            return judged(self.host.name, evidence, self.work.asking, before[0].role)
+
         watch = ResetWatch(
-            self.host.name, self.line, reset, self.work.consent, due, self._look_quietly(before),
-            self.answer, self._note,
-        )  # fmt: skip
+            self.host.name, self.line, reset, self.work.consent, due, look, self.answer, self._note
+        )
         consent = self.work.consent
         if not wait_until(watch.stirred, consent.graceful_s, consent.poll_s):
             reset.harder()
@@ -227,26 +210,17 @@ class _Turn:
         now = self._look(agreed, before[1], whole=True)
         missed = tuple(each for each in due.values() if not in_force(now[0], each))
         if not (through or missed or watch.answers()):
-            raise self._lost()
+            # A BMC is content long before a system is: firmware alone does not run jobs.
+            raise TransportError(
+                f"{self.host.name}: was reset, what was sent is in force, and it has not answered "
+                f"by SSH within {consent.boot_s:.0f} s since",
+                hint=f"look at its console; back to what was there: bios --undo "
+                f"{self.work.folder.path.name} --hosts {self.host.name} --apply --reboot "
+                "--over-jobs",
+            )
         told = f"; not in force: {names(missed)}" if missed else ""
         self.steps.append(f"reset by {reset.kind}{told}")
         return now, missed
-
-    def _lost(self) -> TransportError:
-        """A BMC is content long before a system is: firmware alone does not run jobs."""
-        return TransportError(
-            f"{self.host.name}: was reset, what was sent is in force, and it has not answered by "
-            f"SSH within {self.work.consent.boot_s:.0f} s since",
-            hint="look at its console; back to what was there: bios --undo "
-            f"{self.work.folder.path.name} --hosts {self.host.name} --apply --reboot --over-jobs",
-        )
-
-    def _look_quietly(self, before: tuple[BiosReading, Evidence]) -> Callable[[], BiosReading]:
-        def look() -> BiosReading:
-            evidence = before[1].plus(self.line.ask(lambda bmc: bmc.active()))
-            return judged(self.host.name, evidence, self.work.asking, before[0].role)
-
-        return look
 
     def _about_to(self, phase: Phase, boot_id: str = "") -> None:
         self.work.journal.add(Event(self.host.name, phase.value, boot_id=boot_id))

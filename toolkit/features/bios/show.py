@@ -115,7 +115,7 @@ def _plan_lines(plan: BiosPlan, paint: Painter, *, verbose: bool) -> Iterator[st
     if not plan.pending and not plan.blocked:
         yield from labelled("nothing", "all is as asked", indent=2)
     for number, group in enumerate(plan.passes):
-        label = "send" if not number else f"after reset {number}"
+        label = "send" if not number else f"after reset {number} "
         for edit in group:
             shown = f" ({edit.display})" if edit.display not in {"", edit.name} else ""
             yield from labelled(label, f"{edit}{shown}", indent=2)

@@ -24,18 +24,17 @@ from toolkit.features.builds.cli_packages import (
     tell_packages,
 )
 from toolkit.features.builds.plan.outcome import BuildRun, Need
+from toolkit.features.builds.run.build import plan_builds
 from toolkit.features.builds.run.packages import MadePackage
 from toolkit.features.builds.run.places import open_place
 from toolkit.features.builds.run.preflight import with_headers
 from toolkit.features.builds.run.run import (
     BuildOptions,
+    NodeNeeds,
     build_in,
-    codes_of,
     graphs_for,
     needs_of,
-    plan_in,
     shared,
-    unread,
 )
 from toolkit.features.builds.show import (
     build_document,
@@ -122,7 +121,6 @@ def build(said: Said) -> ExitCode:
 
 
 def _carry_out(session: Session, store: Store) -> ExitCode:
-    """Look ahead, plan or build, as was said; then pack."""
     said = session.said
     refuse_mixed(session)
     options, parts, flags = _options(session), _parts(said), _flags(said)
@@ -142,7 +140,7 @@ def _carry_out(session: Session, store: Store) -> ExitCode:
         if looks_ahead(session):
             return foretell(session, laid, surveyed, options.limit_s, asked.unread)
         if said.flag("plan") or said.dry:
-            run = plan_in(surveyed, store, force=said.flag("force"))
+            run = plan_builds(surveyed.works, store, force=said.flag("force"))
         else:
             run = build_in(place, surveyed, store, session.folder, options)
     try:
@@ -155,7 +153,6 @@ def _carry_out(session: Session, store: Store) -> ExitCode:
 
 
 def _cache(session: Session, store: Store) -> ExitCode:
-    """What the cache has, or what was removed from it."""
     prunes = bool(session.said.text("prune"))
     days = session.said.number("prune") if prunes else 0
     if days < 0:
@@ -176,7 +173,7 @@ class BuildRequest:
     """What is to be built, and the nodes that could not be asked."""
 
     needs: tuple[Need, ...]
-    unread: tuple[Outcome[object], ...] = ()
+    unread: tuple[Outcome[NodeNeeds], ...] = ()
 
 
 def _request(session: Session, ways: Access) -> BuildRequest:
@@ -203,7 +200,7 @@ def _request(session: Session, ways: Access) -> BuildRequest:
         )
         for each in needs
     )
-    return BuildRequest(needs, tuple(unread(outcomes)))
+    return BuildRequest(needs, tuple(each for each in outcomes if each.error))
 
 
 def _kernels(said: Said) -> tuple[str, ...]:
@@ -265,7 +262,8 @@ def _finish(
     stopped: ExitCode | None = None,
 ) -> ExitCode:
     said = session.said
-    code = stopped or worst([run.exit_code, *codes_of(asked.unread)])
+    lost = [each.error.exit_code for each in asked.unread if each.error]
+    code = stopped or worst([run.exit_code, *lost])
     session.say(build_report(run, session.paint, verbose=said.flag("verbose"), unread=asked.unread))
     told = build_document(
         run,

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from toolkit.built.plan.model import Built
 from toolkit.built.signing import Signing
 from toolkit.cli.options import Option
 from toolkit.compat.reader import shipped
@@ -20,7 +19,7 @@ from toolkit.features.builds.run.packages import (
     parse_making,
 )
 from toolkit.features.builds.run.preflight import LaidHeaders, preflight
-from toolkit.features.builds.run.run import Surveyed, codes_of
+from toolkit.features.builds.run.run import Surveyed
 from toolkit.features.builds.show import Unread, preflight_document, preflight_report
 from toolkit.report.document import dumps
 from toolkit.verbs.cli.session import Session
@@ -92,7 +91,7 @@ def foretell(
     """
     said = session.said
     found = preflight(laid, surveyed, shipped(), compile_it=said.flag("try_"), limit_s=limit_s)
-    code = worst([found.exit_code, *codes_of(unread)])
+    code = worst([found.exit_code, *(each.error.exit_code for each in unread if each.error)])
     session.say(preflight_report(found, session.paint, unread))
     text = dumps(preflight_document(found, code, session.now, unread))
     session.folder.keep("preflight.json", text)
@@ -116,7 +115,11 @@ def pack_built(
     if run.exit_code is not ExitCode.OK:
         session.remark("no packages: not all that was asked for is there")
         return ()
-    builts = [_signed(each.built, ground, signing) for each in run.made if each.built is not None]
+    builts = [each.built for each in run.made if each.built is not None]
+    if signing is not None:
+        kernels = [ground.kernel(each.inputs.kernel) for each in builts]
+        configs = [each.config if each else {} for each in kernels]
+        builts = [*map(signing.signed, builts, configs)]
     making = parse_making(revision=said.text("revision"), maintainer=said.text("maintainer"))
     out = Path(said.text("out") or ".")
     return make_packages(builts, parse_format(said.text("package")), out, making)
@@ -128,10 +131,3 @@ def tell_packages(session: Session, packages: Sequence[MadePackage]) -> None:
         session.say(str(package.path))
         for note in package.notes:
             session.remark(f"note: {package.path.name}: {note}")
-
-
-def _signed(built: Built, ground: Ground, signing: Signing | None) -> Built:
-    kernel = ground.kernel(built.inputs.kernel)
-    if signing is None:
-        return built
-    return signing.signed(built, kernel.config if kernel else {})

@@ -13,9 +13,9 @@ from toolkit import __version__
 from toolkit.built.io.store import DAY_S, StoreRow
 from toolkit.built.plan.model import BuildFailure
 from toolkit.errors import ExitCode, Outcome
-from toolkit.features.builds.plan.graph import BlockedPart
 from toolkit.features.builds.plan.outcome import BuildRun, BuildState, StepResult
-from toolkit.features.builds.plan.preflight import CompileAnswer, Outlook, Preflight, Reason
+from toolkit.features.builds.plan.preflight import CompileAnswer, Outlook, Preflight
+from toolkit.features.builds.run.run import NodeNeeds
 from toolkit.hosts.host import fold
 from toolkit.report.document import Json, envelope, picked, plain
 from toolkit.report.table import Ink, Painter, clean, columns, labelled
@@ -23,7 +23,7 @@ from toolkit.report.text import errors
 
 SCHEMA = "gdr-toolkit/build/1"
 
-Unread = Sequence[Outcome[object]]  # nodes of which nothing could be learnt
+Unread = Sequence[Outcome[NodeNeeds]]  # nodes of which nothing could be learnt
 Packages = Sequence[tuple[str, Sequence[str]]]  # path, and what must be known of it
 
 _INK = {
@@ -45,8 +45,9 @@ def build_report(
     lines = _table(run, paint)
     for made in run.made:
         lines += _trouble(made, paint, verbose)
-    for blocked in run.blocked:
-        lines += _blocked(blocked, paint)
+    for each in run.blocked:
+        head = f"{paint('blocked '.ljust(8), Ink.RED)} {each.part} for {clean(each.kernel)}"
+        lines += ["", head, *labelled("found", each.found), *labelled("next", each.hint)]
     lines += [""] if lines else []
     lines += errors(((each.host, each.error) for each in unread), paint)  # each ends in a blank
     return "\n".join([*lines, _count(run)])
@@ -92,7 +93,6 @@ def _why(made: StepResult) -> str:
 
 
 def _trouble(made: StepResult, paint: Painter, verbose: bool) -> list[str]:
-    """The paragraph of one step; nothing where all is well and nothing was noted."""
     lines: list[str] = []
     if made.failure is not None:
         lines += _failure(made.failure, excluded=made.state is BuildState.EXCLUDED)
@@ -128,11 +128,6 @@ def _failure(failure: BuildFailure, *, excluded: bool) -> list[str]:
         lines += labelled("log", f"its last {len(failure.tail)} lines:")
         lines += [f"           | {clean(line)}" for line in failure.tail]
     return lines
-
-
-def _blocked(blocked: BlockedPart, paint: Painter) -> list[str]:
-    head = f"{paint('blocked '.ljust(8), Ink.RED)} {blocked.part} for {clean(blocked.kernel)}"
-    return ["", head, *labelled("found", blocked.found), *labelled("next", blocked.hint)]
 
 
 def _count(run: BuildRun) -> str:
@@ -250,17 +245,18 @@ def preflight_document(
         "parts": [
             {
                 **picked(each, "kernel part package answer tried"),
-                "reasons": [_reason_json(reason) for reason in each.reasons],
+                "reasons": [
+                    {
+                        "answer": reason.answer.value if reason.answer else "",
+                        **picked(reason, "found basis source confidence next=hint"),
+                    }
+                    for reason in each.reasons
+                ],
             }
             for each in found.outlooks
         ],
         "errors": unread_rows(unread),
     }
-
-
-def _reason_json(reason: Reason) -> Json:
-    answer = reason.answer.value if reason.answer else ""
-    return {"answer": answer, **picked(reason, "found basis source confidence next=hint")}
 
 
 CACHED_SCHEMA = "gdr-toolkit/build-cached/1"

@@ -22,7 +22,7 @@ from toolkit.plan.plan import Plan, make_plan
 from toolkit.report.document import dumps
 from toolkit.verbs.cli.nodes import each_node
 from toolkit.verbs.cli.plan import DELIVERED, shelf_of
-from toolkit.verbs.cli.prometheus import Metrics, textfile
+from toolkit.verbs.cli.prometheus import textfile
 from toolkit.verbs.cli.session import Session
 from toolkit.verbs.plan import aimed
 from toolkit.want import Want
@@ -72,7 +72,7 @@ def drift(said: Said) -> ExitCode:
       invoke drift --hosts gpu[001-128] --quiet --textfile /var/lib/gdr/gdr.prom
     """
     session = Session.begin("drift", said)
-    with textfile(session, _metrics) as teller:
+    with textfile(session, lambda: report) as teller:
         work = drifting(session.wants(), session.today, shelf_of(session))
         outcomes = each_node(session, work)
         code = session.ended(outcomes, code_of)
@@ -86,7 +86,3 @@ def drift(said: Said) -> ExitCode:
         session.healed(each.host for each in outcomes)
     session.kept()
     return code
-
-
-def _metrics() -> Metrics:
-    return report

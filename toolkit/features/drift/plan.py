@@ -248,11 +248,9 @@ def _word(word: str, read: Callable[[], Cmdline], *, needed: bool) -> Cell:
         return Cell(str(why), DriftStanding.UNKNOWN)
     if there:
         return Cell("there", DriftStanding.SAME)
-    return (
-        Cell("not there", DriftStanding.DRIFT)
-        if needed
-        else Cell("not there, not needed", DriftStanding.SAME)
-    )
+    if needed:
+        return Cell("not there", DriftStanding.DRIFT)
+    return Cell("not there, not needed", DriftStanding.SAME)
 
 
 def _work(here: Here) -> Iterator[DriftLine]:

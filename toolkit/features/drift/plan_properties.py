@@ -40,11 +40,6 @@ def _build(version: str, srcversion: str) -> str:
     return " ".join(filter(None, (version, srcversion and f"srcversion {srcversion}")))
 
 
-def nothing_more(_node: Node) -> str:
-    """For properties of which the check has said it all."""
-    return ""
-
-
 Describe = Callable[[Node], str]
 
 
@@ -56,8 +51,8 @@ class DriftProperty:
     wanted: str
     on_disk: tuple[str, ...] = ()
     in_effect: tuple[str, ...] = ()
-    disk_says: Describe = nothing_more  # in place of what passing checks say
-    effect_says: Describe = nothing_more
+    disk_says: Describe | None = None  # in place of what passing checks say
+    effect_says: Describe | None = None
 
 
 PROPERTIES = (
@@ -131,19 +126,16 @@ def _others(here: Here, covered: set[str]) -> Iterator[DriftProperty]:
             yield DriftProperty(proof, BY_ID[proof].title, in_effect=(proof,))
 
 
-def _cell(ids: tuple[str, ...], describe: Describe, here: Here) -> Cell:
+def _cell(ids: tuple[str, ...], describe: Describe | None, here: Here) -> Cell:
     """The worst of what the checks say; nothing where none of them applies."""
     known = here.judged(ids)
     worst = worse(*(here.standing(each) for each in known))
     if worst is DriftStanding.NONE:
         return Cell()
     said = next(each for each in known if here.standing(each) is worst)
-    text = _described(describe, here.node) if worst is DriftStanding.SAME else ""
-    return Cell(text or said.finding.found, worst)
-
-
-def _described(describe: Describe, node: Node) -> str:
-    return read_or(lambda: describe(node.fresh()), "")
+    if describe is None or worst is not DriftStanding.SAME:
+        return Cell(said.finding.found, worst)
+    return Cell(read_or(lambda: describe(here.node.fresh()), "") or said.finding.found, worst)
 
 
 def _hint(ids: tuple[str, ...], here: Here) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
+from toolkit.built.io.openssl import der_of
 from toolkit.cli.options import HOSTS, REACH, Option, Said
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, UsageError
@@ -15,7 +17,6 @@ from toolkit.features.enrol.run import (
     as_looked,
     look,
     make_password,
-    read_der,
     request,
     revoke,
 )
@@ -122,7 +123,7 @@ def _certificate(said: Said) -> bytes | None:
             "--root-pw and --password-fd: MokManager asks for one password",
             hint="leave one of them out",
         )
-    return None if own else read_der(path)
+    return None if own else der_of(Path(path))
 
 
 def _request(

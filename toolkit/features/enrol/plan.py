@@ -48,11 +48,6 @@ class Enrolling:
         return self.standing in {EnrolStanding.WAITS, EnrolStanding.MISSING}
 
 
-def needs_request(mok: Mok) -> bool:
-    """Whether a request to enrol has to be made."""
-    return standing(mok, EnrolWish.LOOK).standing is EnrolStanding.MISSING
-
-
 def standing(mok: Mok, wish: EnrolWish) -> Enrolling:
     """What is so on the node, and whether the wish could be fulfilled.
 

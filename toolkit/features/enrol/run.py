@@ -6,13 +6,11 @@ import re
 import secrets
 from base64 import b64encode
 from dataclasses import dataclass
-from pathlib import Path
 
-from toolkit.built.io.openssl import der_of
 from toolkit.errors import Outcome, TransportError, UsageError
 from toolkit.evidence import Evidence
 from toolkit.facts.firmware.secureboot import Enrolment, Mok, parse_mok
-from toolkit.features.enrol.plan import Enrolling, EnrolWish, needs_request, standing
+from toolkit.features.enrol.plan import Enrolling, EnrolStanding, EnrolWish, standing
 from toolkit.hosts.host import Host
 from toolkit.node.scripts import assembled
 from toolkit.ssh.transport import Transport
@@ -70,14 +68,6 @@ class EnrolReading:
 
     mok: Mok
     enrolling: Enrolling
-
-
-def read_der(certificate: str) -> bytes:
-    """The operator's certificate, PEM or DER, as mokutil takes it.
-
-    :raises UsageError: where it is none.
-    """
-    return der_of(Path(certificate))
 
 
 def make_password() -> str:
@@ -143,7 +133,7 @@ def _where(
 
 def _meant(looked: EnrolReading, wish: EnrolWish) -> bool:
     if wish is EnrolWish.IMPORT:
-        return needs_request(looked.mok)
+        return standing(looked.mok, EnrolWish.LOOK).standing is EnrolStanding.MISSING
     return looked.mok.enrolment is Enrolment.PENDING
 
 

@@ -12,14 +12,13 @@ from toolkit.cli.options import HOSTS, INSIDE, REACH, REGISTER, WANT, Option, Sa
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, UsageError, worst
 from toolkit.features.exercise import register
-from toolkit.features.exercise.cli_pairs import pairs_again, pairs_measured
+from toolkit.features.exercise.cli_pairs import delivered, pairs_again, pairs_measured
 from toolkit.features.exercise.plan import Exercise, ExerciseTerms, limit_of, read_terms
 from toolkit.features.exercise.plan_judge import THRESHOLD, JudgedTest
 from toolkit.features.exercise.plan_pairs import OF_A_RUN, PairWay
 from toolkit.features.exercise.plan_past import declines
 from toolkit.features.exercise.plan_proof import Earlier, same
 from toolkit.features.exercise.run import (
-    FILE,
     code_of,
     earlier,
     judged,
@@ -34,7 +33,6 @@ from toolkit.features.exercise.show import (
     EarlierFigures,
     ExerciseReport,
     decline_lines,
-    document,
     past_document,
     past_lines,
     planned_lines,
@@ -118,7 +116,6 @@ def exercise(said: Said) -> ExitCode:
 
 
 def _judged_or_measured(session: Session, threshold: float, wanted: float | None) -> ExitCode:
-    """An earlier run again, a set in pairs, or two nodes."""
     said = session.said
     if said.text("from_"):
         return _judged_again(session, threshold, wanted)
@@ -207,7 +204,7 @@ def _measured(
         if said.looks or not planned.tests:
             session.say("\n".join(planned_lines(planned)))
             code = ExitCode.PENDING if planned.tests else ExitCode.UNKNOWN
-            return _document(
+            return delivered(
                 session, ExerciseReport(names, (), planned, threshold, code, session.now, {})
             )
         over_jobs = said.flag("over_jobs")
@@ -255,17 +252,7 @@ def _told(session: Session, sheet: ExerciseReport) -> ExitCode:
     plan = sheet.exercise
     left, labels = (plan.left_out, plan.labels) if plan else ((), ())
     session.say("\n".join([*lines, "", *remarks(left, labels, sheet.troubles)]).rstrip())
-    return _document(session, sheet)
-
-
-def _document(session: Session, sheet: ExerciseReport) -> ExitCode:
-    text = dumps(document(sheet))
-    if session.said.flag("json"):
-        sys.stdout.write(text)
-    if sheet.results and sheet.exercise is not None:
-        session.folder.keep(FILE, text)
-        session.kept()
-    return sheet.code
+    return delivered(session, sheet)
 
 
 def _before(

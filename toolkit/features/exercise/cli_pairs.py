@@ -17,7 +17,7 @@ from toolkit.features.exercise.plan import Exercise, ExerciseTerms, limit_of
 from toolkit.features.exercise.plan_bisect import Bisect, FixedRounds, PairLedger
 from toolkit.features.exercise.plan_judge import JudgedTest
 from toolkit.features.exercise.plan_pairs import Ends, PairSet, PairWay, rounds, turns
-from toolkit.features.exercise.plan_past import Decline, declines
+from toolkit.features.exercise.plan_past import declines
 from toolkit.features.exercise.plan_rails import ExerciseNode, fabric_frame, parse_fabric
 from toolkit.features.exercise.run import FILE, NodeReading, count_gpus, earlier, read_all
 from toolkit.features.exercise.run_pairs import (
@@ -39,7 +39,7 @@ from toolkit.features.exercise.show_pairs import (
 from toolkit.hosts.host import fold
 from toolkit.package_data import program
 from toolkit.plural import counted
-from toolkit.report.document import dumps
+from toolkit.report.document import Json, dumps
 from toolkit.report.table import wrapped
 from toolkit.untrusted import read_json
 from toolkit.verbs.access import state_dir
@@ -116,12 +116,13 @@ def _reported(
     why = _untried(ran.evidence, ran.results)
     more = [f"the rest was not run: {ran.halt}"] if ran.halt else []
     more += ["interrupted: the rest was not run"] if ran.interrupted else []
+    past = earlier(state_dir() / "runs", sheet.hosts)
     told = replace(
         sheet,
         results=ran.results,
         code=_code(report, ran, looked, why),
         troubles=(*ran.troubles, *filter(None, [why]), *more),
-        declined=_declined(sheet, ran.results),
+        declined=tuple(declines(ran.results, past, simulated=sheet.simulated)),
     )
     return told, report
 
@@ -164,11 +165,7 @@ def _exercise(pairs: PairSet, ahead: _Ahead) -> Exercise:
 
 
 def _planned(
-    session: Session,
-    pairs: PairSet,
-    ahead: _Ahead,
-    sheet: ExerciseReport,
-    left: Mapping[str, str],
+    session: Session, pairs: PairSet, ahead: _Ahead, sheet: ExerciseReport, left: Mapping[str, str]
 ) -> ExitCode:
     rows = [(ends, pairs.predicted(ends)) for ends in ahead.first]
     way = session.said.text("pairs")
@@ -203,11 +200,6 @@ def _consent(session: Session, pairs: PairSet, ahead: _Ahead, tests: Sequence[Te
     consent(f"move data among {counted(len(pairs.views), 'node')}: {runs}, {each}?", session.said)
 
 
-def _declined(sheet: ExerciseReport, results: Sequence[JudgedTest]) -> tuple[Decline, ...]:
-    past = earlier(state_dir() / "runs", sheet.hosts)
-    return tuple(declines(results, past, simulated=sheet.simulated))
-
-
 def _untried(evidence: Mapping[str, Evidence], results: Sequence[JudgedTest]) -> str:
     """Which nodes have GPUs, or may have, whose memory no test moved; "" for none."""
     ends = [end for each in results for _, end in each.test.ends]
@@ -240,28 +232,28 @@ def _told(session: Session, sheet: ExerciseReport, report: PairsReport) -> ExitC
     lines += [line for each in sheet.troubles for line in wrapped(f"note: {each}", rest="      ")]
     session.say("\n".join(lines).rstrip())
     if session.said.text("html"):
-        _draw(session, sheet, report)
-    text = dumps({**document(sheet), "pairs": pairs_json(report)})
+        page = matrix_page(
+            report,
+            sheet.declined,
+            when=Path(session.said.text("from_")).name or f"{sheet.when:%Y-%m-%d %H:%M} UTC",
+            simulated=sheet.simulated,
+            threshold=sheet.threshold,
+            notes=sheet.troubles,
+        )
+        if session.deliver("html", "".join(matrix_html(page, f"{program()} exercise"))):
+            session.remark(f"written to {session.said.text('html')}")
+    return delivered(session, sheet, pairs=pairs_json(report))
+
+
+def delivered(session: Session, sheet: ExerciseReport, **more: Json) -> ExitCode:
+    """Print the document if that was asked for; keep it where something was run."""
+    text = dumps({**document(sheet), **more})
     if session.said.flag("json"):
         sys.stdout.write(text)
     if sheet.results and sheet.exercise is not None:
         session.folder.keep(FILE, text)
         session.kept()
     return sheet.code
-
-
-def _draw(session: Session, sheet: ExerciseReport, report: PairsReport) -> None:
-    """The page that --html asked for."""
-    page = matrix_page(
-        report,
-        sheet.declined,
-        when=Path(session.said.text("from_")).name or f"{sheet.when:%Y-%m-%d %H:%M} UTC",
-        simulated=sheet.simulated,
-        threshold=sheet.threshold,
-        notes=sheet.troubles,
-    )
-    if session.deliver("html", "".join(matrix_html(page, f"{program()} exercise"))):
-        session.remark(f"written to {session.said.text('html')}")
 
 
 def _simulated(run: Path) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from toolkit.errors import TransportError
 from toolkit.evidence import Evidence
+from toolkit.facts.rdma.exercise import Role
 from toolkit.node.collect import patience
 from toolkit.node.scripts import assembled
 from toolkit.ssh.transport import Transport
@@ -29,16 +30,20 @@ def look(transport: Transport) -> Evidence:
     return _whole(transport, script("look"), _ROOM_S)
 
 
-def serve(
+def take_part(
     transport: Transport,
+    role: Role,
     limit_s: int,
     settings: Sequence[str],
     words: Sequence[str],
-    listening: Callable[[int], None],
+    *,
+    port: int = 0,
+    listening: Callable[[int], None] = lambda _: None,
 ) -> Evidence:
-    """Be the end that listens.
+    """Be one end of a test, or run a tool that needs no other.
 
-    :param listening: called with the port, once it does; never where it does not.
+    :param port: where the other end listens; for the one that connects.
+    :param listening: called with the port, once this end listens; never where it does not.
     :raises TransportError: whether it ran to its end cannot be known; it has a deadline of its own.
     """
 
@@ -47,34 +52,10 @@ def serve(
         if parts[:3] == ["=", "listening", "ok"] and len(parts) == 4 and parts[3].isdecimal():
             listening(int(parts[3]))
 
-    text = script("serve", str(_limit(limit_s)), " ".join(settings), *words)
-    return _whole(transport, text, _limit(limit_s) + _ROOM_S, hear)
-
-
-def drive(
-    transport: Transport, limit_s: int, settings: Sequence[str], port: int, words: Sequence[str]
-) -> Evidence:
-    """Be the end that connects.
-
-    :raises TransportError: as above.
-    """
-    text = script("drive", str(_limit(limit_s)), " ".join(settings), str(port), *words)
-    return _whole(transport, text, _limit(limit_s) + _ROOM_S)
-
-
-def alone(
-    transport: Transport, limit_s: int, settings: Sequence[str], words: Sequence[str]
-) -> Evidence:
-    """Run a tool that needs no other end.
-
-    :raises TransportError: as above.
-    """
-    text = script("alone", str(_limit(limit_s)), " ".join(settings), *words)
-    return _whole(transport, text, _limit(limit_s) + _ROOM_S)
-
-
-def _limit(limit_s: int) -> int:
-    return int(limit_s * patience())
+    limit = int(limit_s * patience())
+    where = [str(port)] if role is Role.DRIVE else []
+    text = script(role.value, str(limit), " ".join(settings), *where, *words)
+    return _whole(transport, text, limit + _ROOM_S, hear)
 
 
 def _whole(

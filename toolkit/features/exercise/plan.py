@@ -172,15 +172,12 @@ class Bound:
         size, depth = {Kind.DEEP: DEEP, Kind.SHALLOW: SHALLOW, Kind.LATENCY: SMALL}[kind]
         drive, serve = ends
         turns = _ROUNDS if kind is Kind.LATENCY else self._messages(drive, size)
-        if self._software(drive):
+        if any(
+            each.kind is DeviceKind.SOFTWARE and each.name == drive.hca
+            for each in self.view.node.rdma_devices
+        ):
             size, depth, turns = min(size, _SOFT_SIZE), min(depth, _SOFT_DEPTH), _SOFT_ROUNDS
         return Test(0, tool, kind, size, depth, self.terms.seconds, turns, drive, serve)
-
-    def _software(self, end: End) -> bool:
-        return any(
-            each.kind is DeviceKind.SOFTWARE and each.name == end.hca
-            for each in self.view.node.rdma_devices
-        )
 
     def _messages(self, end: End, size: int) -> int:
         """How many messages, where the time alone would allow too many; else 0."""

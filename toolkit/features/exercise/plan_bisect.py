@@ -13,18 +13,11 @@ on the same ports: then it is the GPU, or its way to the HCA.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from toolkit.features.exercise.plan_pairs import (
-    Ends,
-    Norms,
-    PairEnd,
-    PairRun,
-    PairWays,
-    meetings,
-)
+from toolkit.features.exercise.plan_pairs import Ends, Norms, PairEnd, PairRun, PairWays, meetings
 
 PROOF = 4  # runs with good partners that fell short
 _MEET = 3  # runs of two good ends that fall short together
@@ -244,10 +237,10 @@ class Bisect:
             return None
         runs = self.ledger.short[end]
         tried = {host for run in runs for host in run.hosts}
-        at = self.hosts.index(end.host) + len(runs)
+        at = (self.hosts.index(end.host) + len(runs)) % len(self.hosts)
         known: Ends | None = None  # good, and run with it before
         unknown: Ends | None = None  # neither: of two bad pairs the good ends may meet so
-        for host in _from(self.hosts, at):
+        for host in (*self.hosts[at:], *self.hosts[:at]):
             if host == end.host or host in busy or (host in tried and known):
                 continue
             ends = next((each for each in self.ways(end.host, host) if end in each), None)
@@ -269,11 +262,6 @@ def _apart(runs: Iterable[PairRun]) -> list[PairRun]:
         if not any(run.hosts & other.hosts for other in found):
             found.append(run)
     return found
-
-
-def _from(hosts: Sequence[str], at: int) -> Iterator[str]:
-    for step in range(len(hosts)):
-        yield hosts[(at + step) % len(hosts)]
 
 
 def possible(ends: int, hosts: int) -> int:

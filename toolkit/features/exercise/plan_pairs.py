@@ -21,7 +21,7 @@ from toolkit.checks.check import Status
 from toolkit.facts.rdma.exercise import End, Test
 from toolkit.features.exercise.plan import Exercise, ExerciseTerms, plan_rail
 from toolkit.features.exercise.plan_judge import JudgedTest, expected
-from toolkit.features.exercise.plan_proof import ProofState
+from toolkit.features.exercise.plan_proof import ProofState, in_short
 from toolkit.features.exercise.plan_rails import (
     ExerciseNode,
     Rail,
@@ -268,8 +268,7 @@ def figures(results: Sequence[JudgedTest]) -> tuple[PairFigure, ...]:
     """What the tests of one run came to, those without any result left out."""
     found = []
     for each in results:
-        memory = "GPU" if each.test.gpu else "host"
-        name = f"{each.test.tool}, {memory}, {each.test.kind}"
+        name = in_short(each.test)
         refuted = any(point.proof is ProofState.REFUTED for point in each.points)
         if refuted or (each.value is None and each.status is Status.FAIL):
             found.append(PairFigure(name, each.test.gpu, 0.0, refuted=True))

@@ -255,6 +255,11 @@ class Earlier:
         return told + " (simulated)" * self.simulated
 
 
+def in_short(test: Test) -> str:
+    """ "ib_write_bw, GPU, deep queue": figures of one name are comparable."""
+    return f"{test.tool}, {'GPU' if test.gpu else 'host'}, {test.kind}"
+
+
 def same(test: Test) -> SameTest:
     parts = tuple(
         EarlierPart(role.value, end.host, end.hca, str(end.port), end.buffer.value, end.gpu)

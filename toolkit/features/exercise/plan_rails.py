@@ -32,7 +32,7 @@ class ExerciseNode:
 
     @property
     def tools(self) -> frozenset[str]:
-        return frozenset(line.split(" ")[0] for line in _lines(self.look, "exercise-tools") if line)
+        return frozenset(line.split(" ")[0] for line in _lines(self.look, "exercise-tools"))
 
     @property
     def uuids(self) -> dict[str, str]:
@@ -62,7 +62,7 @@ class ExerciseNode:
         """
         told = map(_NEIGHBOUR.fullmatch, _lines(self.look, "exercise-leaves"))
         found = {each[2] for each in told if each and each[1] in device.netdevs}
-        fabric = parse_fabric(_lines(self.look, FABRIC)).get(device.guids[0], ())
+        fabric = parse_fabric(_lines(self.look, FABRIC)).get(self.node.node_guids[device.name], ())
         found |= {each[1] for each in map(_SWITCH.match, fabric) if each}
         return found.pop() if len(found) == 1 else ""
 
@@ -92,8 +92,8 @@ def parse_fabric(lines: Iterable[str]) -> dict[int, list[str]]:
 
 def fabric_frame(fabric: Mapping[int, list[str]], node: Node) -> Frame:
     """What the list of a fabric has of one node's HCAs, word for word."""
-    none: tuple[RdmaDevice, ...] = ()
-    own = (fabric.get(each.guids[0], ()) for each in read_or(lambda: node.rdma_devices, none))
+    none: dict[str, int] = {}
+    own = (fabric.get(each, ()) for each in read_or(lambda: node.node_guids, none).values())
     text = "".join(f"{line}\n" for lines in own for line in lines)
     return Frame(FABRIC, State.OK, "ibnetdiscover", text)
 

@@ -179,12 +179,9 @@ def _document(tried: RegisterTrial) -> dict[str, Json]:
     ]
     return {
         **asked,
-        "libraries": dict(told.libraries),
-        "missing": dict(told.missing),
-        "memlock": told.memlock,
-        "whole": told.whole,
+        **picked(told, "libraries missing memlock whole"),
         "hcas": hcas,
-        "left": dict(told.left),
+        **picked(told, "left"),
         "unexported": unexported,
         "pairs": pairs,
         "verdicts": verdicts,

@@ -26,7 +26,7 @@ from toolkit.facts.modules.module_users import parse_users
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.exercise import Buffer, Kind, Role, Test, frames_of, parse_exercise
 from toolkit.facts.rdma.perftest import SIMULATED, MeasuredPair
-from toolkit.features.exercise import io as reach
+from toolkit.features.exercise.io import look, take_part
 from toolkit.features.exercise.plan import (
     Exercise,
     ExerciseTerms,
@@ -108,7 +108,7 @@ def read_all(fleet: Fleet) -> list[Outcome[NodeReading]]:
 
     def work(host: Host, transport: Transport) -> NodeReading:
         evidence = read_node(fleet, host, transport)
-        seen = reach.look(transport)
+        seen = look(transport)
         return NodeReading(evidence, seen, _busy(seen))
 
     return on_each(fleet, "reading", work)
@@ -204,18 +204,28 @@ def look_frames(looked: NodeReading) -> Iterator[Frame]:
 
 def answers(test: Test, ways: Mapping[Role, Transport]) -> Answers:
     """Both ends of one test; an end that broke off is told as such."""
-    if Role.ALONE in ways:
-        return {Role.ALONE: _tried(lambda: _alone(test, ways[Role.ALONE]))}
     ports: queue.Queue[int] = queue.Queue()
+
+    def part(role: Role, port: int = 0) -> Evidence | TransportError:
+        limit = limit_of(test) + (_START_S if role is Role.SERVE else 0)  # it waits for the other
+        settings, words = settings_of(test, role), words_of(test, role)
+        try:
+            return take_part(
+                ways[role], role, limit, settings, words, port=port, listening=ports.put
+            )
+        except TransportError as why:
+            return why
+
+    if Role.ALONE in ways:
+        return {Role.ALONE: part(Role.ALONE)}
     crew = ThreadPoolExecutor(2, thread_name_prefix="exercise")
     try:
-        serving = crew.submit(lambda: _tried(lambda: _serve(test, ways[Role.SERVE], ports)))
+        serving = crew.submit(part, Role.SERVE)
         serving.add_done_callback(lambda _: ports.put(0))  # else who waits would wait for ever
         port = ports.get(timeout=(limit_of(test) + 120) * patience())
         said: Answers = {}
         if port:
-            driving = crew.submit(lambda: _tried(lambda: _drive(test, ways[Role.DRIVE], port)))
-            said[Role.DRIVE] = heeded(driving)
+            said[Role.DRIVE] = heeded(crew.submit(part, Role.DRIVE, port))
         return {Role.SERVE: heeded(serving), **said}
     except BaseException:
         for way in ways.values():
@@ -223,29 +233,6 @@ def answers(test: Test, ways: Mapping[Role, Transport]) -> Answers:
         raise
     finally:
         crew.shutdown()
-
-
-def _tried(work: Callable[[], Evidence]) -> Evidence | TransportError:
-    try:
-        return work()
-    except TransportError as why:
-        return why
-
-
-def _serve(test: Test, way: Transport, ports: queue.Queue[int]) -> Evidence:
-    role = Role.SERVE
-    limit = limit_of(test) + _START_S  # it waits for the other end as well
-    return reach.serve(way, limit, settings_of(test, role), words_of(test, role), ports.put)
-
-
-def _drive(test: Test, way: Transport, port: int) -> Evidence:
-    role = Role.DRIVE
-    return reach.drive(way, limit_of(test), settings_of(test, role), port, words_of(test, role))
-
-
-def _alone(test: Test, way: Transport) -> Evidence:
-    role = Role.ALONE
-    return reach.alone(way, limit_of(test), settings_of(test, role), words_of(test, role))
 
 
 def judged(

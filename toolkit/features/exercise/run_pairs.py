@@ -139,19 +139,16 @@ class _Runner:
         ways: dict[Role, Transport] = {}
         try:
             for role, end in tests[0].ends if tests else ():
-                ways[role] = self._connect(end.host)
+                opened = _Stoppable(self.fleet.connect(self.hosts[end.host]), self.over)
+                with self._lock:
+                    self._open.append(opened)
+                ways[role] = opened
             return self._tested(_Answer(number, ends), tests, ways)
         finally:
             for way in ways.values():
                 way.close()
                 with self._lock:
                     self._open.remove(way)
-
-    def _connect(self, host: str) -> Transport:
-        way = _Stoppable(self.fleet.connect(self.hosts[host]), self.over)
-        with self._lock:
-            self._open.append(way)
-        return way
 
     def _tested(
         self, none: _Answer, tests: Sequence[Test], ways: Mapping[Role, Transport]
@@ -174,20 +171,16 @@ class _Runner:
                 else:
                     told = answer.frames.values()
                 frames[host] = (*frames.get(host, ()), *frames_of(test, role, told))
-            results = self._judged(frames, nodes)
+            kept = {
+                host: Evidence({each.key: each for each in own}, True)
+                for host, own in frames.items()
+            }
+            measured = parse_exercise(kept)
+            threshold, wanted = self.terms.threshold, self.terms.wanted
+            results = judge(measured, nodes, threshold=threshold, wanted=wanted)
             if results[0].value is None:
                 break  # host memory does not get through: nor will a GPU's, after minutes of it
         return replace(none, results=results, frames=frames, troubles=tuple(troubles))
-
-    def _judged(
-        self, frames: Mapping[str, tuple[Frame, ...]], nodes: Mapping[str, Node]
-    ) -> tuple[JudgedTest, ...]:
-        told = {
-            host: Evidence({each.key: each for each in own}, True) for host, own in frames.items()
-        }
-        measured = parse_exercise(told)
-        threshold, wanted = self.terms.threshold, self.terms.wanted
-        return judge(measured, nodes, threshold=threshold, wanted=wanted)
 
     def stop(self) -> None:
         """End what runs: a tool that nobody listens to is ended by its own node."""

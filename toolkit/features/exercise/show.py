@@ -13,7 +13,7 @@ from toolkit.facts.rdma.exercise import Kind, Test
 from toolkit.features.exercise.plan import Exercise, settings_of, words_of
 from toolkit.features.exercise.plan_judge import JudgedTest, shown
 from toolkit.features.exercise.plan_past import Decline
-from toolkit.features.exercise.plan_proof import Earlier, ProofState
+from toolkit.features.exercise.plan_proof import Earlier, ProofState, in_short
 from toolkit.report.document import Json, envelope, picked
 from toolkit.report.table import Ink, Painter, clean, columns, wrapped
 from toolkit.throughput.estimate import Unit
@@ -60,10 +60,10 @@ def result_lines(
     """A table, then what falls short or is open, with the suspect."""
     rows = [_row(each, earlier.get(each.test.number)) for each in results]
     lines = columns([("", "test", "measured", "predicted", "ratio", "before"), *rows])
-    shown = [
-        lines[0],
-        *(_painted(line, each, paint) for line, each in zip(lines[1:], results, strict=True)),
-    ]
+    shown = [lines[0]]
+    for line, each in zip(lines[1:], results, strict=True):
+        head = f"{each.test.number}. {each.status}"
+        shown.append(paint(head, _INKS[each.status]) + line[len(head) :])
     for each in results:
         shown += _part(each, paint, verbose=verbose)
     return shown
@@ -74,22 +74,12 @@ def _row(each: JudgedTest, before: EarlierFigures | None) -> tuple[str, ...]:
     unit = Unit.US if each.test.kind is Kind.LATENCY else Unit.GBS
     return (
         f"{each.test.number}. {each.status}",
-        _short(each.test),
+        in_short(each.test),
         shown(each.value, each.unit) if each.value is not None else "-",
         told.figure if told else "-",
         f"{each.ratio:.2f}" if each.ratio is not None else "-",
         f"{shown(before.value, unit)} on {before.when[:10]}" if before else "-",
     )
-
-
-def _short(test: Test) -> str:
-    memory = "GPU" if test.gpu else "host"
-    return f"{test.tool}, {memory}, {test.kind}"
-
-
-def _painted(line: str, each: JudgedTest, paint: Painter) -> str:
-    head = f"{each.test.number}. {each.status}"
-    return paint(head, _INKS[each.status]) + line[len(head) :]
 
 
 def _part(each: JudgedTest, paint: Painter, *, verbose: bool) -> Iterator[str]:
@@ -141,7 +131,7 @@ def decline_lines(found: Sequence[Decline]) -> list[str]:
     rows = [
         (
             " with ".join(f"{end.host} {end.hca}" for _, end in reversed(one.test.test.ends)),
-            _short(one.test.test),
+            in_short(one.test.test),
             shown(one.test.value or 0.0, one.test.unit),
             f"{shown(one.usual, one.test.unit)} in {one.runs} runs since {one.since}",
         )
@@ -186,10 +176,7 @@ def document(sheet: ExerciseReport) -> dict[str, Json]:
         **(picked(plan, "left_out labels") if plan else {"left_out": [], "labels": []}),
         "troubles": list(sheet.troubles),
         "declined": [
-            {
-                "number": each.test.test.number,
-                **picked(each, "usual runs since share"),
-            }
+            picked(each, "number=test.test.number usual runs since share")
             for each in sheet.declined
         ],
     }

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from toolkit.features.exercise.plan_bisect import NamedPart
 from toolkit.features.exercise.plan_judge import shown
 from toolkit.features.exercise.plan_pairs import RanPair
 from toolkit.features.exercise.plan_past import Decline
+from toolkit.features.exercise.plan_proof import in_short
 from toolkit.features.exercise.show_pairs import PairsReport, worst_of
 from toolkit.report.pages import render
 from toolkit.throughput.estimate import Unit
@@ -41,24 +43,6 @@ class MatrixRail:
 
 
 @dataclass(frozen=True, slots=True)
-class MatrixPart:
-    kind: str
-    name: str
-    share: str
-    runs: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Fall:
-    between: str
-    test: str
-    now: str
-    usual: str
-    share: str
-    runs: str
-
-
-@dataclass(frozen=True, slots=True)
 class MatrixPage:
     title: str
     counted: str
@@ -66,9 +50,9 @@ class MatrixPage:
     simulated: bool
     nodes: Sequence[str]
     rails: Sequence[MatrixRail]
-    named: Sequence[MatrixPart] = ()
+    named: Sequence[NamedPart] = ()
     notes: Sequence[str] = ()
-    falls: Sequence[_Fall] = field(default_factory=tuple)
+    falls: Sequence[tuple[str, ...]] = ()  # cells of a row
 
 
 def matrix_page(
@@ -101,7 +85,7 @@ def matrix_page(
             MatrixRail(name, f"rail{at}", cells, _median(cells))
             for at, (name, cells) in enumerate(sorted(rails.items()))
         ),
-        tuple(MatrixPart(p.kind, p.name, f"{p.share:.2f}", p.runs) for p in report.named),
+        report.named,
         tuple(notes),
         tuple(map(_fall, falls)),
     )
@@ -130,13 +114,10 @@ def _median(cells: Mapping[tuple[int, int], MatrixCell]) -> str:
     return f"{shares[len(shares) // 2]:.2f}" if shares else "-"
 
 
-def _fall(one: Decline) -> _Fall:
-    test = one.test.test
-    ends = " with ".join(f"{end.host} {end.hca}" for _, end in reversed(test.ends))
-    memory = "GPU" if test.gpu else "host"
-    return _Fall(
-        ends,
-        f"{test.tool}, {memory}, {test.kind}",
+def _fall(one: Decline) -> tuple[str, ...]:
+    return (
+        " with ".join(f"{end.host} {end.hca}" for _, end in reversed(one.test.test.ends)),
+        in_short(one.test.test),
         shown(one.test.value or 0.0, one.test.unit),
         shown(one.usual, one.test.unit),
         f"{one.share:.2f}",
@@ -146,8 +127,5 @@ def _fall(one: Decline) -> _Fall:
 
 def matrix_html(page: MatrixPage, command: str) -> Iterator[str]:
     """The page, part by part."""
-    values = {
-        **{name: getattr(page, name) for name in MatrixPage.__slots__},
-        "command": command,
-    }
+    values = {**{name: getattr(page, name) for name in MatrixPage.__slots__}, "command": command}
     return render("matrix.html", values, styles=_STYLES, scripts=_SCRIPTS)

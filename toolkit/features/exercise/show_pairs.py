@@ -178,7 +178,16 @@ def pairs_json(report: PairsReport) -> dict[str, Json]:
         "ends": report.ends,
         "rounds": report.rounds,
         "possible": max(len(ledger.runs), possible(report.ends, report.nodes)),
-        "runs": [_run_json(each, ledger) for each in report.runs],
+        "runs": [
+            {
+                **picked(ran, "number round"),
+                "ends": [dict(picked(end, "host hca gpu")) for end in ran.ends],
+                "tests": [each.test.number for each in ran.results],
+                "share": ledger.norms.worst(ran.run),
+                "host_share": ledger.norms.worst(ran.run, gpu=False),
+            }
+            for ran in report.runs
+        ],
         "named": [
             {
                 **picked(part, "kind name share runs"),
@@ -197,14 +206,3 @@ def pairs_json(report: PairsReport) -> dict[str, Json]:
 def _both(runs: Iterable[PairRun]) -> list[Json]:
     found = {tuple(map(str, run.ends)) for run in runs}
     return [list(ends) for ends in sorted(found)]
-
-
-def _run_json(ran: RanPair, ledger: PairLedger) -> dict[str, Json]:
-    run = ran.run
-    return {
-        **picked(ran, "number round"),
-        "ends": [dict(picked(end, "host hca gpu")) for end in ran.ends],
-        "tests": [each.test.number for each in ran.results],
-        "share": ledger.norms.worst(run),
-        "host_share": ledger.norms.worst(run, gpu=False),
-    }

@@ -7,24 +7,22 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
 from toolkit.checks.learned import Dissent, Had, Learned, had, learn
 from toolkit.cli.options import HOSTS, REACH, SAVED, Option, Said
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, Outcome, ToolkitError, UsageError, worst
+from toolkit.errors import ExitCode, ToolkitError, UsageError, worst
 from toolkit.evidence import Evidence
 from toolkit.expect import Value
 from toolkit.facts.node.node import Node
 from toolkit.features.slurm.run.nodes import node_name
 from toolkit.hosts.host import fold, members
 from toolkit.plural import counted
-from toolkit.report.document import Json, dumps, envelope
+from toolkit.report.document import Json, dumps, envelope, picked
 from toolkit.report.table import clean
-from toolkit.rollout.runs import RunFolder
-from toolkit.verbs.access import Fleet
 from toolkit.verbs.cli.session import Session, fleet
 from toolkit.verbs.each import on_saved
 from toolkit.verbs.reading import read_each
@@ -117,12 +115,7 @@ def _kind(kind: Learned) -> dict[str, Json]:
             for key, value in kind.expect
         },
         "differ": [
-            {
-                "hosts": list(each.hosts),
-                "key": str(each.key),
-                "found": each.found,
-                "expected": each.expected,
-            }
+            {**picked(each, "hosts"), "key": str(each.key), **picked(each, "found expected")}
             for each in kind.dissents
         ],
         "not_told": {str(key): list(hosts) for key, hosts in kind.unread},
@@ -130,21 +123,9 @@ def _kind(kind: Learned) -> dict[str, Json]:
     }
 
 
-def had_all(fleet: Fleet, folder: RunFolder) -> list[Outcome[Had]]:
-    """Ask every node once; of its evidence, kept in the run's folder, only a summary remains."""
-    return read_each(fleet, folder, lambda name, evidence: had(name, Node(evidence)))
-
-
-def had_saved(saved: Iterable[tuple[str, Evidence]]) -> list[Outcome[Had]]:
-    """The same of evidence that was saved earlier; one node's at a time is held."""
-    return on_saved(saved, lambda name, evidence: had(name, Node(evidence)))
-
-
-def gres_of(fleet: Fleet) -> dict[str, int]:
-    """GPUs by host, as Slurm's Gres has them; none where Slurm was not asked."""
-    nodes = fleet.slurm.nodes if fleet.slurm else {}
-    told = {host.name: nodes[node_name(host)].gpus for host in fleet.hosts} if nodes else {}
-    return {name: gpus for name, gpus in told.items() if gpus is not None}
+def had_of(name: str, evidence: Evidence) -> Had:
+    """The summary of a node, which is all that remains of its evidence."""
+    return had(name, Node(evidence))
 
 
 @verb(
@@ -167,11 +148,14 @@ def expect(said: Said) -> ExitCode:
     session = Session.begin("expect", said)
     gres: dict[str, int] = {}
     if said.text("from_"):
-        outcomes = had_saved(read_saved(Path(said.text("from_"))))
+        outcomes = on_saved(read_saved(Path(said.text("from_"))), had_of)
     else:
         with fleet(said) as opened:
-            outcomes = had_all(opened, session.folder)
-            gres = gres_of(opened)
+            outcomes = read_each(opened, session.folder, had_of)
+            nodes = opened.slurm.nodes if opened.slurm else {}
+            known = [host for host in opened.hosts if node_name(host) in nodes]
+            told = {host.name: nodes[node_name(host)].gpus for host in known}  # by its Gres
+            gres = {name: gpus for name, gpus in told.items() if gpus is not None}
     kinds = learn([each.value for each in outcomes if each.value is not None], gres)
     failed = [(each.host, each.error) for each in outcomes if each.error is not None]
     code = worst([*(error.exit_code for _, error in failed), _code(kinds)])

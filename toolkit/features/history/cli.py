@@ -13,15 +13,7 @@ from toolkit.errors import ExitCode, worst
 from toolkit.hosts.host import fold, select
 from toolkit.plural import counted
 from toolkit.report.document import Json, dumps, picked
-from toolkit.report.table import (
-    Ink,
-    Painter,
-    clean,
-    columns,
-    labelled,
-    shortened,
-    wants_colour,
-)
+from toolkit.report.table import Ink, Painter, clean, columns, labelled, shortened, wants_colour
 from toolkit.rollout.history import (
     PastRun,
     Unread,
@@ -31,7 +23,8 @@ from toolkit.rollout.history import (
     read_runs,
     verify_runs,
 )
-from toolkit.rollout.journal import Event, by_host
+from toolkit.rollout.journal import Event, Turn, by_host
+from toolkit.rollout.plan.batches import Past
 from toolkit.untrusted import read_json
 from toolkit.verbs.access import state_dir
 
@@ -48,18 +41,7 @@ class HostRow:
     name: str
     phase: str
     batch: int  # from 1; 0 where it was in none
-    events: tuple[tuple[str, str, str, str], ...] = ()  # time, phase, boot id, detail
-
-
-@dataclass(frozen=True, slots=True)
-class TurnRow:
-    """One controller's time with a run."""
-
-    who: str
-    began: str
-    ended: str | None
-    how: str | None
-    code: int | None
+    events: tuple[Event, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +55,7 @@ class RunRow:
     state: str
     reason: str
     hosts: tuple[HostRow, ...]
-    turns: tuple[TurnRow, ...] = ()
+    turns: tuple[Turn, ...] = ()
     undoes: str = ""
     words: Mapping[str, Json] = field(default_factory=dict)
 
@@ -84,8 +66,7 @@ class RunRow:
 def runs_table(rows: Sequence[RunRow], paint: Painter) -> list[str]:
     """One line a run. Counts: hosts that were to be changed, done, failed."""
     head = ("run", "who", "hosts", "done", "failed", "state", "reason")
-    cells = [_cells(row) for row in rows]
-    table = columns([head, *cells])
+    table = columns([head, *map(_cells, rows)])
     lines = [paint(table[0], Ink.GREY)]
     for line, row in zip(table[1:], rows, strict=True):
         ink = _INK.get(row.state, Ink.BOLD)
@@ -117,14 +98,13 @@ def run_lines(row: RunRow, paint: Painter) -> list[str]:
         (f"batch {batch}" if batch else "no batch", phase, str(len(names)), clean(fold(names)))
         for (batch, phase), names in sorted(groups.items(), key=lambda each: each[0][0] or 9999)
     ]
-    by_phase = columns([("batch", "left at", "count", "hosts"), *cells])
-    lines += by_phase
+    lines += columns([("batch", "left at", "count", "hosts"), *cells])
     for host in row.hosts:
         lines += _trouble(host, paint)
     return lines
 
 
-def _turn(turn: TurnRow) -> str:
+def _turn(turn: Turn) -> str:
     if turn.ended is None:
         return f"{turn.who} from {_time(turn.began)}: no end is written down"
     ended = f"exit code {turn.code}, {turn.how}"
@@ -135,7 +115,7 @@ def _trouble(host: HostRow, paint: Painter) -> list[str]:
     """Why a host failed, in the words of its error; what fails on it otherwise."""
     if host.phase != "failed" or not host.events:
         return []
-    told = _detail(host.events[-1][3])
+    told = _detail(host.events[-1].detail)
     lines = ["", f"{paint('failed', Ink.RED)}   {clean(host.name)}"]
     error, fails = str(told.get("error", "")), told.get("fails")
     for number, line in enumerate(error.split("\n")):
@@ -196,8 +176,8 @@ def _json(row: RunRow) -> Json:
             {
                 **picked(host, "name phase batch"),
                 "events": [
-                    {"time": time, "phase": phase, "boot_id": boot_id, "detail": _detail(detail)}
-                    for time, phase, boot_id, detail in host.events
+                    {**picked(each, "time phase boot_id"), "detail": _detail(each.detail)}
+                    for each in host.events
                 ],
             }
             for host in row.hosts
@@ -338,8 +318,16 @@ def row_of(run: PastRun) -> RunRow:
     """A run as it is told of."""
     story = run.story
     batch_of = {host: at for at, batch in enumerate(story.batches, 1) for host in batch}
-    names = dict.fromkeys([*story.hosts, *run.pasts])
     events = by_host(story.events)
+    hosts = tuple(
+        HostRow(
+            name,
+            run.pasts.get(name, Past()).last.value,
+            batch_of.get(name, 0),
+            tuple(events.get(name, ())),
+        )
+        for name in dict.fromkeys([*story.hosts, *run.pasts])
+    )
     return RunRow(
         run.id,
         story.about.began,
@@ -347,15 +335,8 @@ def row_of(run: PastRun) -> RunRow:
         story.about.verb,
         run.state.value,
         story.about.reason,
-        tuple(_host_row(run, name, batch_of.get(name, 0), events.get(name, ())) for name in names),
-        tuple(TurnRow(t.who, t.began, t.ended, t.how, t.code) for t in story.turns),
+        hosts,
+        story.turns,
         story.about.undoes,
         read_json(story.about.words or "{}"),
-    )
-
-
-def _host_row(run: PastRun, name: str, batch: int, events: Sequence[Event]) -> HostRow:
-    phase = run.pasts[name].last.value if name in run.pasts else "planned"
-    return HostRow(
-        name, phase, batch, tuple((e.time, e.phase, e.boot_id, e.detail) for e in events)
     )

@@ -143,10 +143,7 @@ def _ask(source: ImageSource, looks: Sequence[Look], said: Said) -> None:
 
 
 def _source(said: Said) -> ImageSource:
-    """The one image that was named.
-
-    :raises UsageError: none, several, or this machine itself.
-    """
+    """The one image that was named."""
     named = {each: said.text(each) for each in Medium if said.text(each)}
     if len(named) != 1:
         given = " and ".join(f"--{each}" for each in named) or "none"
@@ -185,9 +182,10 @@ def _prepare(
     """Work on it aside, look again, and put it in place where anything has changed."""
     asked.progress.begin("preparing", len(looks))
     try:
-        idle = source.out is None and not any(each.left for each in looks)
-        if idle and _settled(session, seen, looks):
-            return _tell_after(session, seen, [MadeImage(each, each) for each in looks])
+        if source.out is None and not any(each.left for each in looks):
+            passport = passport_for(seen, looks)
+            if has_passport(seen, passport, _signature(session, passport)):
+                return _tell_after(session, seen, [MadeImage(each, each) for each in looks])
         with ExitStack() as stack:
             staged = seen.staged or stack.enter_context(stage(source, progress=asked.progress))
             work = Image(source.path, staged)
@@ -204,12 +202,6 @@ def _prepare(
     if said := unsigned(passport):
         session.remark(said)
     return ended
-
-
-def _settled(session: Session, image: Image, looks: Sequence[Look]) -> bool:
-    """Whether its passport is that of what it is, and signed where that was asked for."""
-    passport = passport_for(image, looks)
-    return has_passport(image, passport, _signature(session, passport))
 
 
 def _signature(session: Session, passport: Passport) -> str:
@@ -253,13 +245,13 @@ def _tell_before(session: Session, image: Image, looks: Sequence[Look]) -> None:
 def _tell_after(session: Session, image: Image, made: Sequence[MadeImage]) -> ExitCode:
     after = [Outcome(image.of(e.first.kernel), e.last.planned.judged) for e in made]
     session.say("\n".join(["after", "", report(after, session.paint)]))
-    told = [Outcome(image.of(each.first.kernel), _told(each)) for each in made]
+    told = []
+    for each in made:
+        first, last = each.first.planned, each.last.planned
+        plan = each.last.left or next(iter(each.plans), None)
+        one = Told(last.judged, first.judged, plan, each.steps)
+        told.append(Outcome(image.of(each.first.kernel), one))
     return session.finish(told, worst([each.exit_code for each in made]))
-
-
-def _told(made: MadeImage) -> Told:
-    plan = made.last.left or next(iter(made.plans), None)
-    return Told(made.last.planned.judged, made.first.planned.judged, plan, made.steps)
 
 
 TWO = (

@@ -86,11 +86,7 @@ def _next_boot(node: Node) -> tuple[str, tuple[str, ...] | None]:
 
 
 def _hashes(text: str) -> dict[str, FileEntry]:
-    """ "SHA256 MODE PATH" lines, by path.
-
-    :raises NoEvidence: where a file is there and could not be read.
-    :raises Unparsable: at a line of another shape, or a path that no passport can name.
-    """
+    """ "SHA256 MODE PATH" lines, by path."""
     found = {}
     for number, line in enumerate(text.split("\n")[:-1], start=1):
         if line.startswith("unread "):
@@ -132,6 +128,7 @@ def _module(file: FileEntry, image: ModuleImage, offers: Exports | None) -> Modu
         for name, crc in image.versions.items()
         if name == _LAYOUT or SHARED.fullmatch(name)
     }
+    versions = "".join(f"{name} {crc}\n" for name, crc in _words(image.versions))
     return ModuleEntry(
         (info.get("name") or module_name(file.path)).replace("-", "_"),
         file,
@@ -141,7 +138,7 @@ def _module(file: FileEntry, image: ModuleImage, offers: Exports | None) -> Modu
         version=info.get("version", ""),
         licence=info.get("license", ""),
         depends=image.depends,
-        crcs=_symbols_digest(image.versions),
+        crcs=sha256(versions.encode()).hexdigest() if versions else "",
         needs=_words(needs),
         offers=_words(offers.crcs) if offers else (),
         signature=SignedBy(signature.signer, signature.key, signature.digest)
@@ -152,12 +149,6 @@ def _module(file: FileEntry, image: ModuleImage, offers: Exports | None) -> Modu
 
 def _words(crcs: Mapping[str, int]) -> tuple[tuple[str, str], ...]:
     return tuple((name, f"0x{crc:08x}") for name, crc in sorted(crcs.items()))
-
-
-def _symbols_digest(versions: Mapping[str, int]) -> str:
-    """One hash for all symbol versions that a module was built against; "" without any."""
-    lines = "".join(f"{name} {crc}\n" for name, crc in _words(versions))
-    return sha256(lines.encode()).hexdigest() if lines else ""
 
 
 class DiffKind(StrEnum):
@@ -231,21 +222,17 @@ def _kernels(a: Passport, b: Passport) -> Iterator[Unlike]:
                 DiffKind.KERNEL, release, "", THERE * (was is not None), THERE * (now is not None)
             )
             continue
-        images = (_image_of(was), _image_of(now))
+        images = (_hash(was.image), _hash(now.image))
         yield from _fields(DiffKind.KERNEL, release, {"image": images})
         yield from _modules(was, now)
-
-
-def _image_of(kernel: KernelEntry) -> str:
-    return _hash(kernel.image) if kernel.image else ""
 
 
 def _digest(sha256: str) -> str:
     return f"sha256 {sha256}" if sha256 else ""
 
 
-def _hash(file: FileEntry) -> str:
-    return _digest(file.sha256)
+def _hash(file: FileEntry | None) -> str:
+    return _digest(file.sha256) if file else ""
 
 
 def _modules(a: KernelEntry, b: KernelEntry) -> Iterator[Unlike]:
@@ -259,7 +246,7 @@ def _modules(a: KernelEntry, b: KernelEntry) -> Iterator[Unlike]:
 
 
 def _told(a: ModuleEntry, b: ModuleEntry) -> dict[str, tuple[str, str]]:
-    """What tells of a module, the most telling first; its hash as the last."""
+    # The most telling first.
     needs, others = dict(a.needs) | dict(a.offers), dict(b.needs) | dict(b.offers)
     symbols = {
         f"symbol {name}": (needs.get(name, ""), others.get(name, ""))

@@ -149,7 +149,8 @@ def boot(
         port = free_port()
         keys = one_time(folder, name, port)
         machine = _machine(image, folder, port, keys, heard)
-        machine = replace(machine, accelerator=quick.name, memory_mb=memory_mb, cpus=_cpus())
+        cpus = min(2, os.cpu_count() or 1)
+        machine = replace(machine, accelerator=quick.name, memory_mb=memory_mb, cpus=cpus)
         with Emulated(machine, name) as running:
             until = limit_s or LIMIT_S * quick.factor
             seconds = running.wait_for_login(until, heard)
@@ -157,10 +158,6 @@ def boot(
             access = Access(hosts=name, ssh_config=str(keys.ssh_config), progress=heard, yes=True)
             direct = machine.direct is not None
             yield Booted(access, quick, seconds, rest.state, rest.failed, direct, rest.waiting)
-
-
-def _cpus() -> int:
-    return max(1, min(2, os.cpu_count() or 1))
 
 
 def _machine(

@@ -49,16 +49,13 @@ def _row(row: Unlike) -> Iterator[str]:
     if len(label) > _FIELD:
         yield " " * _INDENT + label
         label = ""
-    columns = [wrapped(_short(each or "-"), _VALUE, cell=True) for each in (row.a, row.b)]
+    # Of a hash its beginning; the document has all of it.
+    short = (re.sub(r"^(sha256 [0-9a-f]{16})[0-9a-f]{48}$", r"\1", each) for each in (row.a, row.b))
+    columns = [wrapped(each or "-", _VALUE, cell=True) for each in short]
     for first, second in zip_longest(*columns, fillvalue=""):
         parts = (label.ljust(_FIELD), first.ljust(_VALUE), second)
         yield (" " * _INDENT + (" " * _GAP).join(parts)).rstrip()
         label = ""
-
-
-def _short(value: str) -> str:
-    """A hash by its beginning; the document has all of it."""
-    return re.sub(r"^(sha256 [0-9a-f]{16})[0-9a-f]{48}$", r"\1", value)
 
 
 def document(

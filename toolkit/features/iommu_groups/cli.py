@@ -10,7 +10,7 @@ from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, UsageError, code_of
 from toolkit.facts.pci.iommu import Domain
 from toolkit.features.iommu_groups.plan import WANTED, Switch, Switching
-from toolkit.features.iommu_groups.run import GroupsRequest, change, look, seen
+from toolkit.features.iommu_groups.run import GroupsRequest, change, look
 from toolkit.hosts.host import fold
 from toolkit.node.audit import of_run
 from toolkit.plural import counted
@@ -93,7 +93,7 @@ def iommu(said: Said) -> ExitCode:
     with fleet(said) as opened:
         looked = look(opened, asked)
         if said.looks or broken_off(looked):
-            outcomes = [seen(each) for each in looked]
+            outcomes = [each.map(lambda look: look.switching) for each in looked]
         else:
             todo = [each.value.switching.ready for each in looked if each.value]
             if not opened.demo and any(todo):

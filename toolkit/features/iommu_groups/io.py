@@ -79,17 +79,6 @@ def change(transport: Transport, text: str, *, limit_s: float = 1800) -> GroupsC
             f"{name}: the script broke off, with status {result.exit}",
             hint="the node goes on with what it began: look again, iommu --check",
         )
-    steps = tuple(_steps(evidence))
-    if result.exit != 0:
-        bad = [each for each in steps if not each.endswith(": done")]
-        raise ApplyError(
-            f"{name}: {'; '.join(bad) or 'a step failed'}",
-            hint="what the kernel says of it: dmesg | tail; then look again: iommu --check",
-        )
-    return GroupsChanged(steps, frames["groups-after"].text)
-
-
-def _steps(evidence: Evidence) -> list[str]:
     told = []
     for key, frame in evidence.frames.items():
         if key.partition(".")[0].isdigit():
@@ -98,4 +87,11 @@ def _steps(evidence: Evidence) -> list[str]:
             told.append(f"{frame.source}: {how.get(frame.state, f'failed {words}'.rstrip())}")
         elif key == "kept" and frame.state is not State.OK:
             told.append(f"{frame.source}: cannot be written")
-    return told
+    steps = tuple(told)
+    if result.exit != 0:
+        bad = [each for each in steps if not each.endswith(": done")]
+        raise ApplyError(
+            f"{name}: {'; '.join(bad) or 'a step failed'}",
+            hint="what the kernel says of it: dmesg | tail; then look again: iommu --check",
+        )
+    return GroupsChanged(steps, frames["groups-after"].text)

@@ -254,8 +254,7 @@ def _disks(domains: Domains, carried: tuple[CarriedDevice, ...]) -> Iterator[Rel
         yield ReloadObstacle(ObstacleKind.MOUNT, disk.name, text, "disconnect it first")
     for mount in domains.holding.mounts:
         asked = re.search(r"(^|,)(proto=)?rdma(,|$)", mount.options)
-        by_rdma = asked is not None or "@o2ib" in mount.source
-        if by_rdma:
+        if asked is not None or "@o2ib" in mount.source:
             text = f"{mount.point} is mounted ({mount.type}) by RDMA"
             yield ReloadObstacle(ObstacleKind.MOUNT, mount.point, text, f"umount {mount.point}")
 

@@ -77,12 +77,7 @@ def change(
             )
         return replace(now.switching, steps=changed.steps, done=True)
 
-    done: dict[str, Outcome[Switching]] = {}
+    told = {each.host: each.map(lambda look: look.switching) for each in looked}
     if meant:
-        done = {each.host: each for each in on_each(fleet, "changing", work, hosts=meant)}
-    return [done.get(each.host) or seen(each) for each in looked]
-
-
-def seen(looked: Outcome[GroupsReading]) -> Outcome[Switching]:
-    """What is told of a node that was only looked at."""
-    return Outcome(looked.host, looked.value.switching if looked.value else None, looked.error)
+        told |= {each.host: each for each in on_each(fleet, "changing", work, hosts=meant)}
+    return list(told.values())

@@ -83,22 +83,18 @@ def rolled(
         session.today,
         folder=session.folder,
         agreed=agreed,
-        limits=_limits(said),
+        limits=RolloutLimits(
+            float(said.number("drain_timeout", 600)),
+            float(said.number("job_timeout", 3600)),
+            said.flag("cordoned"),
+            said.flag("delete_emptydir_data"),
+        ),
         progress=listener(sys.stderr, quiet=said.flag("quiet")),
     )
     _say_rolled(session, result)
     ends = [ExitCode.INTERRUPTED] if result.interrupted else []
     told = [_after_turn(each, result.outcomes.get(each.host)) for each in planned]
     return session.tell(told, worst([*codes, *ends, *map(code_of, result.outcomes.values())]))
-
-
-def _limits(said: Said) -> RolloutLimits:
-    return RolloutLimits(
-        float(said.number("drain_timeout", 600)),
-        float(said.number("job_timeout", 3600)),
-        said.flag("cordoned"),
-        said.flag("delete_emptydir_data"),
-    )
 
 
 def _say_rolled(session: Session, result: Rolled[Brought]) -> None:
@@ -246,7 +242,6 @@ def kubectl_of(said: Said) -> Kubectl | None:
 def _told(
     session: Session, outcomes: Sequence[Outcome[Planned]], carried: Sequence[NodeBundle]
 ) -> str:
-    """The plans, which Job is whose, and the nodes that have none for a reason."""
     plans = [(each.host, each.value.plan) for each in outcomes if each.value]
     lines = plan_lines(plans, session.paint, diffs=session.said.flag("diff"))
     if carried:

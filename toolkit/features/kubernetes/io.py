@@ -125,15 +125,13 @@ class KubeCluster:
 
     def out(self) -> Mapping[str, str]:
         """The nodes that are out of service, whoever did it: by name, why in a clause."""
-        items = _table(self._json("get", "nodes")).get("items")
-        nodes = [_table(item) for item in items] if isinstance(items, list) else []
+        nodes = _tables(_table(self._json("get", "nodes")).get("items"))
         why = {str(_table(node.get("metadata")).get("name")): _why_out(node) for node in nodes}
         return {name: clause for name, clause in why.items() if clause}
 
     def let_go(self) -> frozenset[str]:
         """The Jobs of our namespace that are not suspended (any more), by name."""
-        items = _table(self._json("get", "jobs", "-n", self.namespace)).get("items")
-        jobs = map(_table, items if isinstance(items, list) else ())
+        jobs = _tables(_table(self._json("get", "jobs", "-n", self.namespace)).get("items"))
         return frozenset(
             str(_table(job.get("metadata")).get("name"))
             for job in jobs
@@ -236,8 +234,7 @@ def _why_out(node: Mapping[str, object]) -> str:
     """ "" for a node that takes pods. One that says nothing of itself may be new: it counts not."""
     if _table(node.get("spec")).get("unschedulable"):
         return "cordoned"
-    told = _table(node.get("status")).get("conditions")
-    rows = [_table(row) for row in told] if isinstance(told, list) else []
+    rows = _tables(_table(node.get("status")).get("conditions"))
     ready = [row.get("status") for row in rows if row.get("type") == "Ready"]
     return "not ready" if any(each != "True" for each in ready) else ""
 
@@ -251,6 +248,10 @@ def _read_answer(text: str, words: str) -> object:
 
 def _table(value: object) -> Mapping[str, object]:
     return value if isinstance(value, dict) else {}
+
+
+def _tables(value: object) -> list[Mapping[str, object]]:
+    return [_table(each) for each in value] if isinstance(value, list) else []
 
 
 def pod_files() -> dict[str, str]:

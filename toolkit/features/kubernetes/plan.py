@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 
 from toolkit import __version__
@@ -221,15 +221,12 @@ def reading(terms: PodTerms, pod_files: Mapping[str, str]) -> tuple[KubeManifest
 def rendered_map(terms: PodTerms, made: ConfigMap) -> str:
     """A ConfigMap as YAML, its files word for word."""
     values = {"namespace": terms.namespace, "version": __version__, "name": made.name}
-    files = [(name, _block(text)) for name, text in sorted(made.files.items())]
-    head = render_document("kubernetes/config-map.yaml", values, rows={}, texts={})
-    return head + "".join(f"  {name}: |2+\n{text}" for name, text in files) + "...\n"
-
-
-def _block(text: str) -> str:
-    """Lines below a key of ``data``. An empty one stays empty, and YAML takes it for the same."""
-    lines = text.split("\n")[:-1]
-    return "".join(f"    {line}\n" if line else "\n" for line in lines)
+    whole = render_document("kubernetes/config-map.yaml", values, rows={}, texts={})
+    for name, text in sorted(made.files.items()):
+        # An empty line stays empty, and YAML takes it for the same.
+        lines = (f"    {line}\n" if line else "\n" for line in text.split("\n")[:-1])
+        whole += "".join([f"  {name}: |2+\n", *lines])
+    return whole + "...\n"
 
 
 def _rendered(template: str, terms: PodTerms, more: Mapping[str, str] | None = None) -> str:
@@ -241,11 +238,8 @@ def _rendered(template: str, terms: PodTerms, more: Mapping[str, str] | None = N
         **(more or {}),
     }
     rows = {
-        "selected": [{"key": each.key, "value": each.value} for each in terms.selected],
-        "tolerations": [
-            {"key": each.key, "value": each.value, "effect": each.effect}
-            for each in terms.tolerations
-        ],
+        "selected": [asdict(each) for each in terms.selected],
+        "tolerations": [asdict(each) for each in terms.tolerations],
         "capabilities": [{"name": name} for name in CAPABILITIES],
     }
     return render_document(f"kubernetes/{template}.yaml", values, rows=rows, texts={})
@@ -307,10 +301,7 @@ def _job(terms: PodTerms, scripts: str, carried: NodeBundle) -> KubeManifest:
     }
     rows = {
         "parts": [{"name": part.name} for part in parts],
-        "tolerations": [
-            {"key": each.key, "value": each.value, "effect": each.effect}
-            for each in terms.tolerations
-        ],
+        "tolerations": [asdict(each) for each in terms.tolerations],
     }
     job = render_document("kubernetes/apply.yaml", values, rows=rows, texts={})
     maps = "".join(rendered_map(terms, part) for part in parts)

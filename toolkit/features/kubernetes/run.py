@@ -195,10 +195,7 @@ class KubeWork:
         return Brought("", given_back=self.cluster.uncordon(node, self.run))
 
     def _out_of_service(self, node: str) -> bool:
-        """Whether it was this run that took it out, or one of ours before it that has ended.
-
-        :raises LockedError: somebody else has cordoned it, and it was not said to be taken.
-        """
+        """Whether it was this run that took it out, or one of ours before it that has ended."""
         seen = self.cluster.look(node)
         left = seen.run if seen.cordoned and self._has_ended(seen.run) else ""
         if seen.cordoned and seen.run != self.run and not left:
@@ -251,7 +248,6 @@ class KubeWork:
         )
 
     def _look_again(self, node: str, log: str) -> Planned:
-        """The node as its pod has read it at the end."""
         evidence = next((e.evidence for e in parse_pod_logs(log) if e.node == node), Evidence())
         if not evidence.complete:
             raise NoEvidence(
@@ -322,7 +318,9 @@ def roll_out_pods(
         journal = keep_journal(stack, fleet, folder, agreed.about, alone=True)
         if journal is None:  # never: it is a must
             raise JournalError("no journal can be kept", hint="nothing was touched")
-        write_first(journal, agreed, [_planned(each) for each in carried])
+        told = {e.node: json.dumps({"job": e.name, "bundle": e.sum}) for e in carried}
+        planned = [Event(node, Phase.PLANNED.value, detail=each) for node, each in told.items()]
+        write_first(journal, agreed, planned)
         jobs = {each.node: each for each in carried}
         work = KubeWork(cluster, jobs, wants, today, folder, journal, limits)
         rollout = Rollout(
@@ -330,7 +328,7 @@ def roll_out_pods(
             Standing(down=frozenset(cluster.out()) & frozenset(jobs)),
             {host.name: host for host in hosts},
             Threads(work.take_turn),
-            _well,
+            lambda each: each.value is not None and not each.value.left,
             _ended,
             journal,
             agreed.brakes,
@@ -342,18 +340,8 @@ def roll_out_pods(
 
 def _by_pods_alone(host: Host) -> Transport:
     raise TransportError(
-        f"{host.name}: is reached by pods alone",
-        hint="change it over SSH: provision --hosts",
+        f"{host.name}: is reached by pods alone", hint="change it over SSH: provision --hosts"
     )
-
-
-def _planned(carried: NodeBundle) -> Event:
-    detail = json.dumps({"job": carried.name, "bundle": carried.sum})
-    return Event(carried.node, Phase.PLANNED.value, detail=detail)
-
-
-def _well(outcome: Outcome[Brought]) -> bool:
-    return outcome.value is not None and not outcome.value.left
 
 
 def _ended(outcome: Outcome[Brought], well: bool) -> Event:

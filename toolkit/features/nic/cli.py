@@ -16,7 +16,6 @@ from toolkit.features.nic.run import (
     NicRequest,
     kept_by,
     look,
-    seen,
     to_do,
     write_settings,
 )
@@ -67,8 +66,8 @@ def nic(said: Said) -> ExitCode:
             raise UsageError(what, hint="nothing was done: leave them out of --hosts")
         looked = look(opened, asked)
         if not (planned and said.flag("apply")) or said.dry or broken_off(looked):
-            rolled = Rolled({each.host: seen(each) for each in looked})
-            return _tell(session, list(rolled.outcomes.values()), planned=planned, done=False)
+            seen = [each.map(lambda look: look.reading) for each in looked]
+            return _tell(session, seen, planned=planned, done=False)
         rolled = _write(session, opened, looked, asked)
     tell_halt(rolled)
     code = ended(session, rolled)
@@ -100,7 +99,10 @@ def _request(session: Session) -> NicRequest:
     if said.flag("apply") and not (wish or undo):
         raise UsageError("--apply without --set", hint="say what to change: --set ATS_ENABLED=off")
     wants = session.wants()
-    role = _role(said.text("role"))
+    text = said.text("role")
+    if text and text not in list(Role):
+        raise UsageError(f"--role {text!r}", hint=f"one of {', '.join(Role)}")
+    role = Role(text) if text else None
 
     def want(host: str) -> Want:
         found = wants.of(host)
@@ -112,12 +114,6 @@ def _request(session: Session) -> NicRequest:
         return NicRequest(want)
     named, profile = read_wishes(wish)
     return NicRequest(want, named, profile)
-
-
-def _role(text: str) -> Role | None:
-    if text and text not in list(Role):
-        raise UsageError(f"--role {text!r}", hint=f"one of {', '.join(Role)}")
-    return Role(text) if text else None
 
 
 def _tell(

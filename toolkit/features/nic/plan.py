@@ -222,17 +222,8 @@ def _functions(text: str) -> Iterator[tuple[str, int, int]]:
             continue  # a function whose ids were not read is no card that we know
 
 
-@dataclass(slots=True)
-class _Sorted:
-    """What becomes of each wish on each card."""
-
-    edits: list[NicEdit] = field(default_factory=list)
-    owed: list[NicEdit] = field(default_factory=list)
-    blocked: list[NicBlock] = field(default_factory=list)
-
-
 def _plan(cards: Sequence[Card], wishes: Sequence[NicWish]) -> NicPlan:
-    found = _Sorted()
+    found: list[NicEdit | NicBlock | None] = []
     said = [each for each in wishes if each.named]
     for card in cards:
         for wish in wishes:
@@ -246,28 +237,32 @@ def _plan(cards: Sequence[Card], wishes: Sequence[NicWish]) -> NicPlan:
             ]
             if not met and wish.named:
                 reason = "this card has no such setting"
-                found.blocked.append(NicBlock(card.device, str(wish), reason, False, True))
-            for told in met:
-                _sort(card, told, wish, found)
+                found.append(NicBlock(card.device, str(wish), reason, False, True))
+            found += [_sorted(card, told, wish) for told in met]
     there = {"", *(card.device for card in cards)}
     for wish in (each for each in wishes if each.card not in there):
-        found.blocked.append(NicBlock(wish.card, str(wish), "this card is not there", False, True))
-    return NicPlan(tuple(found.edits), tuple(found.owed), tuple(found.blocked))
+        found.append(NicBlock(wish.card, str(wish), "this card is not there", False, True))
+    edits = [each for each in found if isinstance(each, NicEdit)]
+    return NicPlan(
+        tuple(each for each in edits if each.before != each.after),
+        tuple(each for each in edits if each.before == each.after),
+        tuple(each for each in found if isinstance(each, NicBlock)),
+    )
 
 
-def _sort(card: Card, told: FirmwareSetting, wish: NicWish, found: _Sorted) -> None:
+def _sorted(card: Card, told: FirmwareSetting, wish: NicWish) -> NicEdit | NicBlock | None:
     """One setting of one card: as wanted, to be written, written already, or not to be had."""
     if not wish.named and wish.name == "ROCE_CC_PRIO_MASK" and not _ethernet(card, told.name):
-        return
+        return None
     if told.next is None:
         reason = f"{told.name} is {told.word}: no number that could be put back"
-        found.blocked.append(NicBlock(card.device, str(wish), reason, True, wish.named))
-    elif wish.ours is not None and told.next not in {wish.ours, wish.value}:
+        return NicBlock(card.device, str(wish), reason, True, wish.named)
+    if wish.ours is not None and told.next not in {wish.ours, wish.value}:
         reason = f"{told.name} is {told.next}, not ours: left as it is"
-        found.blocked.append(NicBlock(card.device, str(wish), reason, False, False))
-    elif told.next != wish.value or told.pending:
-        edit = NicEdit(card.device, told.name, told.now, told.next, wish.value)
-        (found.owed if told.next == wish.value else found.edits).append(edit)
+        return NicBlock(card.device, str(wish), reason, False, False)
+    if told.next == wish.value and not told.pending:
+        return None
+    return NicEdit(card.device, told.name, told.now, told.next, wish.value)
 
 
 def _ethernet(card: Card, name: str) -> bool:

@@ -80,11 +80,6 @@ def to_do(fleet: Fleet, looked: Sequence[Outcome[NicLook]]) -> tuple[Host, ...]:
     return tuple(host for host in fleet.hosts if host.name in names)
 
 
-def seen(looked: Outcome[NicLook]) -> Outcome[NicReading]:
-    """What is told of a node that was only looked at."""
-    return Outcome(looked.host, looked.value.reading if looked.value else None, looked.error)
-
-
 def write_settings(
     fleet: Fleet, looked: Sequence[Outcome[NicLook]], asked: NicRequest, how: Counting
 ) -> Rolled[NicReading]:
@@ -95,9 +90,10 @@ def write_settings(
     :raises JournalError: there is no journal to be had; nothing was written.
     """
     before = {each.host: each.value for each in looked if each.value is not None}
+    seen = {each.host: each.map(lambda look: look.reading) for each in looked}
     meant = replace(fleet, hosts=to_do(fleet, looked))
     if not meant.hosts:
-        return Rolled({each.host: seen(each) for each in looked})
+        return Rolled(seen)
     audit = of_run(how.folder.settle(), how.agreed.about.reason)
 
     def work(host: Host, transport: Transport, witness: Witness) -> NicReading:
@@ -105,28 +101,23 @@ def write_settings(
         text = reach.write_script(now.look, now.reading.plan.words, asked.wait_s, audit)
         witness.keep(now.reading.plan.kept)
         witness.about_to(Phase.APPLYING)
-        return _written(host, now, reach.write(transport, text), asked)
+        after = reach.write(transport, text)
+        told = _judged(host, reach.again(now.look, after), now.reading.role, asked)
+        steps = [f"wrote {each}" for each in now.reading.plan.edits if each not in told.plan.edits]
+        failures = [
+            f"{each.source}: {why}" for each in reach.written(after) if (why := reach.failed(each))
+        ]
+        if not failures and told.plan.edits:
+            failures = [f"was written, and is not there: {', '.join(map(str, told.plan.edits))}"]
+        return replace(told, steps=tuple(steps), failed="; ".join(failures))
 
     counted = replace(how, agreed=replace(how.agreed, alone=True))
     rolled = on_each_counted(meant, "writing settings", work, counted, well=_well)
-    outcomes = {each.host: rolled.outcomes.get(each.host) or seen(each) for each in looked}
-    return replace(rolled, outcomes=outcomes)
+    return replace(rolled, outcomes={**seen, **rolled.outcomes})
 
 
 def _well(done: NicReading) -> bool:
     return not done.failed and not done.plan.edits
-
-
-def _written(host: Host, now: NicLook, after: Evidence, asked: NicRequest) -> NicReading:
-    """The cards as they are then, and what the tool said."""
-    told = _judged(host, reach.again(now.look, after), now.reading.role, asked)
-    steps = [f"wrote {each}" for each in now.reading.plan.edits if each not in told.plan.edits]
-    failures = [
-        f"{each.source}: {why}" for each in reach.written(after) if (why := reach.failed(each))
-    ]
-    if not failures and told.plan.edits:
-        failures = [f"was written, and is not there: {', '.join(map(str, told.plan.edits))}"]
-    return replace(told, steps=tuple(steps), failed="; ".join(failures))
 
 
 def kept_by(runs: Path, name: str) -> Mapping[str, tuple[NicWish, ...]]:

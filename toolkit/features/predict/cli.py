@@ -17,13 +17,7 @@ from toolkit.compat.throughput import constants
 from toolkit.errors import ExitCode, ToolkitError, UsageError, read_or, worst
 from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
-from toolkit.features.predict.plan.jobs import (
-    JobState,
-    JobVerdict,
-    job_node,
-    judge_job,
-    judge_ras,
-)
+from toolkit.features.predict.plan.jobs import JobState, JobVerdict, job_node, judge_job, judge_ras
 from toolkit.features.predict.plan.quoted import quoted
 from toolkit.features.predict.plan.totals import (
     NodeInputs,

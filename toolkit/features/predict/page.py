@@ -165,7 +165,11 @@ def _drawn(made: Stages, name: str, words: str, titles: tuple[str, str]) -> Pict
         texts.append(PictureText(_EDGE, y + 14, title, "name"))
         for at, (start, stage) in enumerate(rows):
             top = y + _HEAD - 8 + at * _ROW
-            boxes.append(_bar(stage, start, longest, top))
+            x = _EDGE + _NAME + start / longest * _BAR
+            wide = max(_THIN, stage.took / longest * _BAR)
+            boxes.append(
+                Box(x, top, wide, _HIGH, stage.look, (), f"{stage.name}: {_figure(stage)}")
+            )
             texts += _row_words(stage, top + _HIGH - 4)
         y += _HEAD + len(rows) * _ROW + 10
     told = f"{words}: {titles[0]}; {titles[1]}."
@@ -180,12 +184,6 @@ def _after(copied: tuple[Stage, ...]) -> list[tuple[float, Stage]]:
         rows.append((start, each))
         start += each.took
     return rows
-
-
-def _bar(stage: Stage, start: float, longest: float, y: float) -> Box:
-    x = _EDGE + _NAME + start / longest * _BAR
-    wide = max(_THIN, stage.took / longest * _BAR)
-    return Box(x, y, wide, _HIGH, stage.look, (), f"{stage.name}: {_figure(stage)}")
 
 
 def _row_words(stage: Stage, y: float) -> Iterator[PictureText]:

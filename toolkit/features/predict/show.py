@@ -29,8 +29,14 @@ def text(host: str, found: Prediction, paint: Painter, *, whole: bool) -> str:
     lines = [paint(clean(f"{host}  {source}"), Ink.BOLD)]
     pairs = found.pairs if whole else found.nearest
     lines += _pairs(pairs, paint)
-    if found.total is not None:
-        lines += ["", *_total(found), *_latency(pairs)]
+    if (total := found.total) is not None:
+        blocked = any(each.blocked for each in found.nearest)
+        once, now = (" once GPUDirect works", ", as now") if blocked else ("", "")
+        lines += ["", *_wrapped(f"node, ring bound{once}: {total.with_gdr.said}", "")]
+        lines += _wrapped(f"node, without{now}:    {total.without_gdr.said}", "")
+        latency = pairs[0].latency  # of the first pair: they differ by path alone
+        words = "; ".join(f"{each.layer} {each.figure}" for each in latency)
+        lines += _wrapped(f"latency of {latency.size} B: {words}", "")
     lines += [line for note in found.notes for line in _wrapped(f"note: {note}", "")]
     return "\n".join(lines)
 
@@ -81,27 +87,6 @@ def why(each: PairPrediction) -> str:
 
 def short(found: Estimate) -> str:
     return found.figure.replace(f" {found.unit}", "")
-
-
-def _total(found: Prediction) -> Iterator[str]:
-    total = found.total
-    if total is None:
-        return
-    blocked = any(each.blocked for each in found.nearest)
-    once = " once GPUDirect works" if blocked else ""
-    yield from _wrapped(f"node, ring bound{once}: {total.with_gdr.said}", "")
-    yield from _wrapped(
-        f"node, without{', as now' if blocked else ''}:    {total.without_gdr.said}", ""
-    )
-
-
-def _latency(pairs: tuple[PairPrediction, ...]) -> Iterator[str]:
-    """Of the first pair: they differ by path alone."""
-    if not pairs:
-        return
-    found = pairs[0].latency
-    words = "; ".join(f"{each.layer} {each.figure}" for each in found)
-    yield from _wrapped(f"latency of {found.size} B: {words}", "")
 
 
 def _wrapped(words: str, indent: str) -> list[str]:
@@ -233,10 +218,7 @@ def _estimates(thing: object, names: str) -> dict[str, Json]:
 
 
 def _estimate(found: Estimate) -> dict[str, Json]:
-    return {
-        **_rounded(found, 4),
-        **picked(found, "unit limit layer confidence assumptions open"),
-    }
+    return {**_rounded(found, 4), **picked(found, "unit limit layer confidence assumptions open")}
 
 
 def _rounded(span: Estimate | Range, digits: int) -> dict[str, Json]:
@@ -255,7 +237,7 @@ def return_json(found: Return) -> dict[str, Json]:
     return {
         **picked(found, "job.nodes job.parameters job.steps slowest open"),
         **{name: _rounded(span, 6) for name, span in spans.items()},
-        "assumptions": list(found.assumptions),
+        **picked(found, "assumptions"),
     }
 
 
@@ -265,13 +247,16 @@ def quoted_json(rows: tuple[Quoted, ...]) -> list[Json]:
 
 def job_text(found: JobVerdict | JobState) -> str:
     if isinstance(found, JobVerdict):
-        return "\n".join(_wrapped(clean(job_said(found)), ""))
-    suspects = f"; {', '.join(found.suspects)}" if found.suspects else ""
-    return "\n".join(_wrapped(clean(f"job {found.job}: {found.why}{suspects}"), ""))
+        words = job_said(found)
+    else:
+        words = (
+            f"job {found.job}: {'; '.join(filter(None, [found.why, ', '.join(found.suspects)]))}"
+        )
+    return "\n".join(_wrapped(clean(words), ""))
 
 
 def state_json(found: JobState) -> dict[str, Json]:
-    return {**picked(found, "job status why"), "suspects": list(found.suspects)}
+    return picked(found, "job status why suspects")
 
 
 def job_said(found: JobVerdict) -> str:
@@ -280,20 +265,20 @@ def job_said(found: JobVerdict) -> str:
     name = f"{run.name} ({run.communicator})" if run.name else run.communicator
     where = f"{run.ranks} ranks on {run.nodes} nodes" if run.nodes > 1 else f"{run.ranks} ranks"
     did = f"job {run.job}: {name}: {run.test} of {run.size / (1 << 20):.4g} MiB, {where}"
-    if found.ratio is None or found.carried is None:
+    carried = found.carried
+    if carried is None:
         return f"{did}: {run.bus:.1f} GB/s; {found.why}"
-    of = f"has {found.ratio:.2f} of what its paths carry, {found.carried.figure}; {found.why}"
+    share = f"{run.bus / carried.value:.2f}"
+    of = f"has {share} of what its paths carry, {carried.figure}; {found.why}"
     suspects = f"; suspect {'; '.join(found.suspects)}" if found.suspects else ""
     return f"{did}: {run.bus:.1f} GB/s {of}{suspects}"
 
 
 def job_json(found: JobVerdict) -> dict[str, Json]:
-    names = "job communicator name test size bus ranks nodes count"
-    carried = found.carried
+    names = "job communicator name test size bus ranks nodes count hosts"
     return {
         **picked(found, "status why ratio"),
         **picked(found.run, names),
-        "hosts": list(found.run.hosts),
-        "carried": _rounded(carried, 4) if carried else None,
-        "suspects": list(found.suspects),
+        "carried": _rounded(found.carried, 4) if found.carried else None,
+        **picked(found, "suspects"),
     }

@@ -79,26 +79,17 @@ class Rehearsal:
     judged: Judged | None = field(default=None, compare=False)
 
     @property
-    def lost(self) -> bool:
-        fails = any(each.compiles is False for each in self.parts)
-        turned = any(each.worse for each in (*self.turns, *self.libraries))
-        return fails or turned
-
-    @property
-    def unknown(self) -> bool:
-        return bool(self.unclear) or any(each.compiles is None for each in self.parts)
-
-    @property
     def state(self) -> str:
-        if self.lost:
+        turned = any(each.worse for each in (*self.turns, *self.libraries))
+        if turned or any(each.compiles is False for each in self.parts):
             return "loses"
-        return "unknown" if self.unknown else "keeps"
+        unknown = self.unclear or any(each.compiles is None for each in self.parts)
+        return "unknown" if unknown else "keeps"
 
     @property
     def exit_code(self) -> ExitCode:
-        if self.lost:
-            return ExitCode.FAILED
-        return ExitCode.UNKNOWN if self.unknown else ExitCode.OK
+        codes = {"loses": ExitCode.FAILED, "unknown": ExitCode.UNKNOWN}
+        return codes.get(self.state, ExitCode.OK)
 
 
 def rehearse_node(
@@ -132,8 +123,7 @@ def rehearse_node(
 def _parts(node: Node, upgrade: Upgrade, compat: Compat) -> Iterator[RebuiltPart]:
     """What is compiled again, what it rests on first."""
     kernel = upgrade.kernel or node.kernel
-    words = ("driver", "ofed", "kernel")
-    changed = {name for name in words if getattr(upgrade, name)}
+    changed = {name for name in ("driver", "ofed", "kernel") if getattr(upgrade, name)}
     for name, version in _there(node, upgrade):
         if not changed & _BUILT_WITH[name]:
             continue
@@ -158,9 +148,9 @@ def _there(node: Node, upgrade: Upgrade) -> Iterator[tuple[str, str]]:
     """The parts that the node has from outside of its kernel, each with its version then."""
     if read_or(lambda: node.ofed.flavour, OfedFlavour.INBOX) is not OfedFlavour.INBOX:
         yield "ofed", upgrade.ofed or str(node.ofed.version or "")
-    driver = upgrade.driver or (str(node.driver.version) if node.driver else "")
     if node.driver is None:
         return
+    driver = upgrade.driver or str(node.driver.version)
     if not modules_package(node, upgrade):
         yield "driver", driver
     if read_or(lambda: node.peermem_files, ()):
@@ -186,8 +176,8 @@ def _libraries(now: Judged, then: Judged) -> Iterator[CheckTurn]:
         was = before.get((each.consumer, each.version, each.origin), str(each.way))
         if was != each.way:
             name = f"{each.consumer} {each.version}".rstrip()
-            worse = each.way == "none"
-            yield CheckTurn(name, was, str(each.way), "; ".join(each.reasons), worse)
+            reasons = "; ".join(each.reasons)
+            yield CheckTurn(name, was, str(each.way), reasons, each.way == "none")
 
 
 def _path(node: Node, want: Want) -> str:

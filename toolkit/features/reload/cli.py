@@ -59,7 +59,7 @@ def _node(host: str, told: Reloading, paint: Painter, *, verbose: bool) -> Itera
     if told.result is ReloadResult.NOTHING:
         return
     yield from _wrapped("  out   ", " ".join(told.reload.unload) or "-")
-    yield from _wrapped("  in    ", " ".join(told.reload.load) or "-")
+    yield from _wrapped("  in    ", " ".join(told.reload.load))
     yield from _held(told, verbose=verbose)
     for obstacle in told.reload.obstacles:
         yield from _obstacle(obstacle, paint)
@@ -145,7 +145,10 @@ def reload(said: Said) -> ExitCode:
     session.say(
         "\n".join(reload_lines(outcomes, session.paint, verbose=said.flag("verbose"))).rstrip()
     )
-    told = [each.map(_told) for each in outcomes]
+    told = [
+        each.map(lambda done: Told(reloading=done, steps=done.steps, rebooted=done.rebooted))
+        for each in outcomes
+    ]
     tell_halt(rolled)
     return session.finish(told, ended(session, rolled))
 
@@ -168,7 +171,3 @@ def _consent(todo: list[Reloading], said: Said, *, demo: bool) -> None:
     parts = [f"reload modules on {counted(reloads, 'node')}"] if reloads else []
     parts += [f"reboot {counted(reboots, 'node')}"] if reboots else []
     consent(f"{', and '.join(parts)}?", said)
-
-
-def _told(done: Reloading) -> Told:
-    return Told(reloading=done, steps=done.steps, rebooted=done.result is ReloadResult.REBOOTED)

@@ -85,8 +85,7 @@ def obstacles(holding: Holding, gone: frozenset[str], *, ssh: bool) -> tuple[Rel
     :param ssh: the node was reached by SSH, so it must know of a session of ours.
     """
     looks: tuple[Callable[[Holding, frozenset[str]], Iterator[ReloadObstacle]], ...] = (
-        _sessions,
-        _routes,
+        _ways,
         _mounts,
         _disks,
         _users,
@@ -122,31 +121,23 @@ def _drives_nets(holding: Holding, gone: frozenset[str]) -> bool:
     return any(gone & set(each.modules) for each in holding.nets.values())
 
 
-def _sessions(holding: Holding, gone: frozenset[str]) -> Iterator[ReloadObstacle]:
-    for way in holding.ways:
-        if way.kind != "session":
-            continue
+_WAYS = {"session": "where our SSH session comes in", "route": "the default route"}
+
+
+def _ways(holding: Holding, gone: frozenset[str]) -> Iterator[ReloadObstacle]:
+    ways = [way for kind in _WAYS for way in holding.ways if way.kind == kind]
+    for way in ways:
         carriers = _carriers(holding, way.net)
+        hit = min(carriers & gone, default="")
         if not carriers and _drives_nets(holding, gone):
-            yield _unknown(
-                f"nobody can tell what carries {way.net}, where our SSH session comes in"
-            )
-        elif hit := min(carriers & gone, default=""):
+            yield _unknown(f"nobody can tell what carries {way.net}, {_WAYS[way.kind]}")
+        elif hit and way.kind == "route":
+            text = f"the default route leads over {way.net}, which {hit} drives"
+            yield ReloadObstacle(ObstacleKind.ROUTE, way.net, text)
+        elif hit:
             text = f"our SSH session from {way.subject} comes over {way.net}, which {hit} drives"
             hint = f"come by another interface, or reboot it; or --over ssh:{way.net} --reboot"
             yield ReloadObstacle(ObstacleKind.SSH, way.net, text, hint)
-
-
-def _routes(holding: Holding, gone: frozenset[str]) -> Iterator[ReloadObstacle]:
-    for way in holding.ways:
-        if way.kind != "route":
-            continue
-        carriers = _carriers(holding, way.net)
-        if not carriers and _drives_nets(holding, gone):
-            yield _unknown(f"nobody can tell what carries {way.net}, the default route")
-        elif hit := min(carriers & gone, default=""):
-            text = f"the default route leads over {way.net}, which {hit} drives"
-            yield ReloadObstacle(ObstacleKind.ROUTE, way.net, text)
 
 
 def _mounts(holding: Holding, gone: frozenset[str]) -> Iterator[ReloadObstacle]:

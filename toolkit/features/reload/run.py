@@ -78,17 +78,15 @@ def reload_nodes(
     def work(host: Host, transport: Transport, witness: Witness) -> Reloading:
         return _bring(_Way(fleet, host, transport, witness, audit), before[host.name], asked)
 
-    rolled = on_each_counted(meant, "reloading", work, how, well=_well, harm=_harm)
+    def harm(done: Reloading) -> str:
+        return f"not loaded again: {', '.join(done.missing)}" if done.missing else ""
+
+    def well(done: Reloading) -> bool:
+        return done.result is not ReloadResult.FAILED
+
+    rolled = on_each_counted(meant, "reloading", work, how, well=well, harm=harm)
     outcomes = {each.host: rolled.outcomes.get(each.host) or seen(each) for each in looked}
     return replace(rolled, outcomes=outcomes)
-
-
-def _well(done: Reloading) -> bool:
-    return done.result is not ReloadResult.FAILED
-
-
-def _harm(done: Reloading) -> str:
-    return f"not loaded again: {', '.join(done.missing)}" if done.missing else ""
 
 
 def seen(looked: Outcome[ReloadReading]) -> Outcome[Reloading]:
@@ -125,7 +123,10 @@ def _bring(way: _Way, now: ReloadReading, asked: ReloadRequest) -> Reloading:
         if now.reloading.result is ReloadResult.WOULD_REBOOT:
             now = _judge(fleet, ask(transport), asked)  # a job may have begun
             if now.reloading.result is ReloadResult.WOULD_REBOOT:
-                return _rebooted(way, now)
+                boot_id = now.reloading.holding.boot_id
+                way.witness.about_to(Phase.REBOOTING, boot_id)
+                reboot(transport, boot_id, note=_note(fleet, way.host))
+                return replace(now.reloading, result=ReloadResult.REBOOTED)
         if now.reloading.result is not ReloadResult.READY:
             break
         found = now.reloading.reload
@@ -145,13 +146,6 @@ def _bring(way: _Way, now: ReloadReading, asked: ReloadRequest) -> Reloading:
             done = _after_silence(transport, found)
         return _told(now.reloading, done)
     return now.reloading
-
-
-def _rebooted(way: _Way, now: ReloadReading) -> Reloading:
-    boot_id = now.reloading.holding.boot_id
-    way.witness.about_to(Phase.REBOOTING, boot_id)
-    reboot(way.transport, boot_id, note=_note(way.fleet, way.host))
-    return replace(now.reloading, result=ReloadResult.REBOOTED)
 
 
 def _told(reloading: Reloading, done: reach.Done) -> Reloading:

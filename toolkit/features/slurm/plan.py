@@ -64,13 +64,12 @@ def reason(run: str, why: str) -> str:
 
 def stand(node: SlurmNode, run: str) -> SlurmStand:
     """Whose the node is, for this run."""
-    ours = drained_by_us(node.reason)
-    if node.drained and ours is None:
-        return SlurmStand.THEIRS
-    if node.drained and ours is not None:
-        if ours.run == run or ours.why.startswith(FAILED):
-            return SlurmStand.OURS
-        return SlurmStand.ANOTHER_RUN
+    if node.drained:
+        ours = drained_by_us(node.reason)
+        if ours is None:
+            return SlurmStand.THEIRS
+        mine = ours.run == run or ours.why.startswith(FAILED)
+        return SlurmStand.OURS if mine else SlurmStand.ANOTHER_RUN
     return SlurmStand.AWAY if node.states & (_AWAY | BOOTING) else SlurmStand.SERVING
 
 

@@ -47,7 +47,7 @@ uninstall() { # what install brought goes, and what it replaced comes back
     apart came now | sed 's/=.*/=/; s/^/^/' >"$run/names"
     changed=$(apart since got | grep -f "$run/names")
     # shellcheck disable=SC2086 # in one line
-    [ -z "$changed" ] || { echo "changed since by other hands, so left as it is:" $changed && return 73; }
+    [ -z "$changed" ] || { echo "changed since by other hands, so left as it is:" $changed; return 73; }
     grep -xFf "$run/got" "$run/since" >"$run/came"
     [ -s "$run/came" ] || [ -s "$run/went" ] || return 0
     runs=$(cat "$root/proc/sys/kernel/osrelease") || return

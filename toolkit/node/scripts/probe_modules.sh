@@ -58,7 +58,7 @@ module_state() {
         held="$held $module"
         files="$files $module/version $module/srcversion $module/initstate $module/refcnt $module/taint"
     done
-    # What OFED leaves empty under these names says so by its version.
+    # What OFED leaves empty under these names has a version, and rests on none of the above.
     for module in 9pnet_rdma efa hfi1 ib_iser ib_isert ib_mthca ib_qib ib_srp ib_srpt ib_ucm irdma iw_cxgb4 \
         mana_ib mlx4_ib nvme_rdma nvmet_rdma ocrdma qedr rdma_rxe rdmavt rds_rdma rpcrdma smc smc_diag svcrdma \
         usnic_verbs xprtrdma; do

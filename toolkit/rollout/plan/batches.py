@@ -285,9 +285,8 @@ def batches(hosts: Sequence[str], serial: str) -> list[tuple[str, ...]]:
 
 
 def _size(word: str, total: int) -> int:
-    size = _count("--serial", word, total)
-    if size or (word.endswith("%") and word != "0%"):
-        return max(size, 1)
+    if size := _count("--serial", word, total, share_least=1):
+        return size
     raise UsageError(
         f"--serial {word!r}: a batch of no hosts", hint="for example --serial 1,10%,50%"
     )
@@ -296,23 +295,26 @@ def _size(word: str, total: int) -> int:
 def _budget(said: str, total: int) -> int:
     if not said:
         return NO_LIMIT
-    budget = _count("--max-unavailable", said, total)
-    # A share of a small fleet is at least one node, as with Kubernetes' maxUnavailable.
-    if said.endswith("%") and said != "0%":
-        budget = max(budget, 1)
-    if budget < 1:
-        raise UsageError(
-            f"--max-unavailable {said}: then no node may be touched at all",
-            hint="at least 1, or a share like 10%",
-        )
-    return budget
+    if budget := _count("--max-unavailable", said, total, share_least=1):
+        return budget
+    raise UsageError(
+        f"--max-unavailable {said}: then no node may be touched at all",
+        hint="at least 1, or a share like 10%",
+    )
 
 
-def _count(option: str, said: str, total: int) -> int:
-    """How many hosts "3" or "25%" are, rounded down."""
+def _count(option: str, said: str, total: int, *, share_least: int = 0) -> int:
+    """How many hosts "3" or "25%" are, rounded down.
+
+    :param share_least: what a share of a small fleet is at least, as with Kubernetes'
+        maxUnavailable; one of 0% is none.
+    """
     share = re.fullmatch(r"([0-9]{1,9})(%?)", said.strip())
     if share is None or (share[2] and int(share[1]) > 100):
         raise UsageError(
             f"{option} {said!r} is neither a number nor a share like 25%", hint="say 4, or 10%"
         )
-    return total * int(share[1]) // 100 if share[2] else int(share[1])
+    count = int(share[1])
+    if not share[2] or not count:
+        return count
+    return max(share_least, total * count // 100)

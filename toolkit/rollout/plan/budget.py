@@ -36,9 +36,6 @@ class CountedAs(StrEnum):
     ASIDE = "set aside"  # for an engine that counts for itself; of no node in particular
 
 
-_OF_THE_LIVING = frozenset({CountedAs.IN_HAND, CountedAs.LOST})
-
-
 @dataclass(frozen=True, slots=True)
 class Share:
     """One row of the books."""
@@ -110,17 +107,13 @@ def ask(books: Books, nodes: Sequence[str], away: Mapping[str, str] = NOBODY) ->
     if granted or not nodes:
         return Answer(tuple(granted))
     if in_hand := [share for share in books.shares if share.held is CountedAs.IN_HAND]:
-        return Answer(wait=_waits(in_hand, limit))
+        by_run = Counter(share.run for share in in_hand)
+        who = ", ".join(f"run {run} has {counted(n, 'node')} in hand" for run, n in by_run.items())
+        return Answer(wait=f"waits for the budget of {limit}: {who}")
     taken = len(known) + books.aside
     reasons = "; ".join(_reasons(books, away))
     are = counted(taken, "node", "is", "are")
     return Answer(halt=f"{are} unavailable, and no more than {limit} may be: {reasons}")
-
-
-def _waits(in_hand: list[Share], limit: int) -> str:
-    by_run = Counter(share.run for share in in_hand)
-    who = ", ".join(f"run {run} has {counted(n, 'node')} in hand" for run, n in by_run.items())
-    return f"waits for the budget of {limit}: {who}"
 
 
 def _reasons(books: Books, away: Mapping[str, str]) -> list[str]:
@@ -159,4 +152,4 @@ def clears(past: Past) -> frozenset[CountedAs]:
 
 def of_the_living(share: Share) -> bool:
     """Whether a share counts only while its run's controller lives."""
-    return share.held in _OF_THE_LIVING
+    return share.held in {CountedAs.IN_HAND, CountedAs.LOST}

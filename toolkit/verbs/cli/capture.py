@@ -98,11 +98,13 @@ def _incident(session: Session) -> ExitCode:
     check_place(file)
     found = _gathered(said)
     scrubber = Scrubber(() if said.text("import_") else found)
-    gathered = _numbered(found, scrubber) if said.flag("scrub") else _filed(found)
-    evidence = {name: each for name, each in gathered.items() if isinstance(each, Evidence)}
     known = Renamed(wants, {safe_name(name): name for name in found})
     if said.flag("scrub"):
+        gathered = _numbered(found, scrubber)
         known.number(found)
+    else:
+        gathered = {safe_name(name): each for name, each in found.items()}
+    evidence = {name: each for name, each in gathered.items() if isinstance(each, Evidence)}
     outcomes = examine_saved(evidence.items(), known, session.today)
     told = [each.map(lambda judged: Told(judged=judged)) for each in outcomes]
     failed = _failed(gathered)
@@ -134,11 +136,6 @@ def _gathered(said: Said) -> Gathered:
         return {name: evidence}
     with fleet(said) as opened:
         return dict(gather(opened))
-
-
-def _filed(gathered: Gathered) -> Gathered:
-    """The same by the names of files."""
-    return {safe_name(name): each for name, each in gathered.items()}
 
 
 def _numbered(gathered: Gathered, scrubber: Scrubber) -> Gathered:

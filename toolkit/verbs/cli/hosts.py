@@ -23,7 +23,7 @@ from toolkit.report.table import Ink, Painter, clean, columns, labelled, wants_c
 from toolkit.report.text import errors
 from toolkit.ssh.known_hosts import fingerprint
 from toolkit.ssh.ssh_config import SshConfig
-from toolkit.ssh.transport_errors import Door, kind_name
+from toolkit.ssh.transport_errors import kind_name
 from toolkit.verbs.access import Access, Fleet
 from toolkit.verbs.cli.session import Session, consent, fleet
 from toolkit.verbs.host_keys import add_keys, scan
@@ -140,8 +140,8 @@ def _way(host: Host, access: Access, config: SshConfig, named: str) -> Iterator[
     yield Row("address", door.address, at)
     yield Row("port", str(door.port), source("port", "port"))
     yield Row("user", door.user, source("user", "user"))
-    hops = " then ".join(_spot(hop.door) for hop in target.jumps) or door.proxy or "none"
-    yield Row("jump", hops, source("jump", "proxyjump", "proxycommand"))
+    hops = " then ".join(f"{hop.door.user}@{hop.door.spot}" for hop in target.jumps)
+    yield Row("jump", hops or door.proxy or "none", source("jump", "proxyjump", "proxycommand"))
     keys = ", ".join(target.key_files) or "the agent's alone"
     lines_of_keys = [lines.get("identityfile", "")] * bool(host.key_file)
     told = filter(None, (source("key_file", "identityfile"), *lines_of_keys))
@@ -150,10 +150,6 @@ def _way(host: Host, access: Access, config: SshConfig, named: str) -> Iterator[
     yield Row("become", become, "default" if access.become else "--no-become")
     if host.away:
         yield Row("away", host.away, "the inventory")
-
-
-def _spot(door: Door) -> str:
-    return f"{door.user}@{door.spot}"
 
 
 def _wanted(host: Host, wants: SiteWants, said: Said, today: date) -> Iterator[Row]:
@@ -184,7 +180,7 @@ def _scanned(session: Session, fleet: Fleet) -> ExitCode:
     """The keys that were not known, one list; written down after a yes."""
     said = session.said
     outcomes = scan(fleet)
-    new = _new(outcomes)
+    new = [each.value for each in outcomes if each.value]
     if not said.flag("json"):
         print("\n".join(_keys(outcomes, session.paint)))
     seen = not said.flag("json") and sys.stdin.isatty() and sys.stderr.isatty()
@@ -207,10 +203,6 @@ def _scanned(session: Session, fleet: Fleet) -> ExitCode:
         return ExitCode.PENDING if open_ else ExitCode.OK
 
     return session.ended(outcomes, code)
-
-
-def _new(outcomes: Sequence[Outcome[NewKey | None]]) -> list[NewKey]:
-    return [each.value for each in outcomes if each.value]
 
 
 def _keys(outcomes: Sequence[Outcome[NewKey | None]], paint: Painter) -> list[str]:

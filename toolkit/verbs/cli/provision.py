@@ -13,7 +13,6 @@ from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome
 from toolkit.features.slurm.run.service import SlurmService
 from toolkit.groups import SiteWants
-from toolkit.hosts.host import fold
 from toolkit.node.audit import of_run
 from toolkit.plural import counted
 from toolkit.report.document import Told
@@ -21,7 +20,7 @@ from toolkit.report.plan_text import plan_lines
 from toolkit.report.table import clean
 from toolkit.report.text import findings, report, summary
 from toolkit.rollout.run import Rolled
-from toolkit.ssh.pool import NotBegun, broken_off
+from toolkit.ssh.pool import broken_off
 from toolkit.upgrade import Upgrade
 from toolkit.verbs.access import Fleet
 from toolkit.verbs.cli.plan import (
@@ -35,7 +34,7 @@ from toolkit.verbs.cli.plan import (
     shelf_of,
     tell_plan,
 )
-from toolkit.verbs.cli.rollout import ROLLOUT, Resumed, agreed_of, ended, resumption
+from toolkit.verbs.cli.rollout import ROLLOUT, Resumed, agreed_of, ended, resumption, tell_halt
 from toolkit.verbs.cli.session import Session, consent, fleet
 from toolkit.verbs.cli.upgrade import UPGRADE, upgrade_of, with_packages
 from toolkit.verbs.plan import Planned, plan_all
@@ -186,30 +185,30 @@ def _tell_before(session: Session, planned: Sequence[Outcome[Planned]]) -> None:
 def _tell_after(session: Session, rolled: Rolled[Provisioned]) -> ExitCode:
     outcomes = list(rolled.outcomes.values())
     after = [each.map(lambda done: done.after) for each in outcomes]
-    told = [*_lost(outcomes), *_owed(outcomes), *_out_of_service(outcomes), *_pruned(outcomes)]
-    session.say("\n".join(["after", "", report(after, session.paint), *told]))
+    session.say("\n".join(["after", "", report(after, session.paint), *_beside(outcomes)]))
     ended_as = [each.map(_told) for each in outcomes]
     code = ended(session, rolled)
     if code is ExitCode.OK and not any(each.value and each.value.plans for each in outcomes):
         session.healed(rolled.outcomes)
     session.finish(ended_as, code)
+    tell_halt(rolled)
     if rolled.halt:
-        left = [each.host for each in outcomes if isinstance(each.error, NotBegun)]
-        print(f"stopped: {rolled.halt}; not begun: {fold(left)}", file=sys.stderr)
         run = session.folder.path.name
         print(f" next: invoke runs.show {run}; invoke provision --resume {run}", file=sys.stderr)
     return code
 
 
-def _lost(outcomes: Sequence[Outcome[Provisioned]]) -> list[str]:
-    """Nodes whose GPUs have gone, or that are worse by a check beside those that count.
-
-    No verdict of the report would tell of either.
-    """
+def _beside(outcomes: Sequence[Outcome[Provisioned]]) -> list[str]:
+    """What no verdict of the report tells, a block a kind and a line a node."""
     done = [(each.host, each.value) for each in outcomes if each.value]
-    lines = [f"{h}: {harm(each)}" for h, each in done if each.lost_gpus or each.after.beside]
-    lines = [clean(line) for line in lines if not line.endswith(": ")]
-    return ["", *lines] if lines else []
+    # GPUs that have gone, and what is worse by a check beside those that count.
+    harms = {h: harm(each) for h, each in done if each.lost_gpus or each.after.beside}
+    lost = [f"{host}: {what}" for host, what in harms.items() if what]
+    out = [f"{host}: {each.service}" for host, each in done if each.service]
+    pruned = [f"{host}: pruned: {line}" for host, each in done for line in each.pruned]
+    blocks = [[clean(line) for line in each] for each in (lost, out, pruned)]
+    blocks.insert(1, _owed(outcomes))
+    return [line for each in blocks if each for line in ("", *each)]
 
 
 def _owed(outcomes: Sequence[Outcome[Provisioned]]) -> list[str]:
@@ -218,7 +217,7 @@ def _owed(outcomes: Sequence[Outcome[Provisioned]]) -> list[str]:
         return []
     busy = [f"{e.host}: not rebooted, {e.value.busy}" for e in outcomes if e.value and e.value.busy]
     idle = sum(not each.busy for each in owing)
-    lines = ["", *map(clean, busy)]
+    lines = [*map(clean, busy)]
     if busy:
         owe = counted(len(busy), "node", "owes a reboot and has jobs", "owe a reboot and have jobs")
         lines.append(f"{owe}: drain, or --over-jobs")
@@ -226,18 +225,6 @@ def _owed(outcomes: Sequence[Outcome[Provisioned]]) -> list[str]:
         owe = counted(idle, "node", "owes", "owe")
         lines.append(f"{owe} a reboot for it: run again with --reboot")
     return lines
-
-
-def _out_of_service(outcomes: Sequence[Outcome[Provisioned]]) -> list[str]:
-    """How a scheduler has nodes that were not given back, a line each."""
-    lines = [f"{e.host}: {e.value.service}" for e in outcomes if e.value and e.value.service]
-    return ["", *map(clean, lines)] if lines else []
-
-
-def _pruned(outcomes: Sequence[Outcome[Provisioned]]) -> list[str]:
-    """What nodes keep no longer of old runs, a line each."""
-    lines = [f"{e.host}: pruned: {line}" for e in outcomes if e.value for line in e.value.pruned]
-    return ["", *map(clean, lines)] if lines else []
 
 
 def _told(done: Provisioned) -> Told:

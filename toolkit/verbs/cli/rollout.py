@@ -103,17 +103,12 @@ class Resumed:
 
         :raises UsageError: there is none.
         """
-        hosts = [
-            host
-            for host in fleet.hosts
-            if self._known(host.name) and self.past.get(host.name, Past()).last not in ENDED
-        ]
+        # A run that was killed before it wrote of any host has them all.
+        known = [host for host in fleet.hosts if not self.past or host.name in self.past]
+        hosts = [host for host in known if self.past.get(host.name, Past()).last not in ENDED]
         if not hosts:
             raise UsageError("every host of that run has ended", hint="begin another one")
         return replace(fleet, hosts=tuple(hosts))
-
-    def _known(self, host: str) -> bool:
-        return not self.past or host in self.past  # killed before it wrote of any host
 
 
 def resumption(said: Said) -> Resumed | None:
@@ -170,14 +165,14 @@ def said_before(said: Said, story: Story) -> Said:
 
 def renewed(then: Said, said: Said, names: Iterable[str]) -> Said:
     """What was said then, and of ``names`` what is said now; of rivals the one of now alone."""
-    anew = {name for name in names if name in said.values and _is_said(said, name)}
+    # Of an option that has its default nobody knows that it was given.
+    anew = {
+        name
+        for name in names
+        if str(said.values.get(name, "")) not in {*_NOT_SAID, _DEFAULTS.get(name, "")}
+    }
     anew |= {name for rivals in _RIVALS if anew & rivals for name in rivals}
     return replace(then, values=then.values | {n: said.values[n] for n in anew & {*said.values}})
-
-
-def _is_said(said: Said, name: str) -> bool:
-    """Whether an option was given; one that has its default was not, as far as anybody knows."""
-    return str(said.values[name]) not in {*_NOT_SAID, _DEFAULTS.get(name, "")}
 
 
 def agreed_of(
@@ -252,9 +247,8 @@ def _max_fail(said: Said) -> str:
 def _brakes(session: Session) -> Brakes:
     said = session.said
     window = parse_window(said.text("window"), datetime.now())
-    named = said.text("stop_file")
-    places = [session.folder.path / "stop", state_dir() / "stop"]
-    brakes = Brakes(window, tuple([Path(named)] if named else []) + tuple(places))
+    places = (session.folder.path / "stop", state_dir() / "stop")
+    brakes = Brakes(window, (*_stop_files(said), *places))
     if not said.flag("check") and (why := brakes.pulled()):
         raise UsageError(f"nothing may begin now: {why}", hint="nothing was touched")
     return brakes

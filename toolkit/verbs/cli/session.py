@@ -283,8 +283,8 @@ def access(said: Said) -> Access:
         become=said.flag("become"),
         wrapped=said.flag("wrapper"),
         credentials=Credentials(
-            _secret(said, "ask_pass", "pass_fd", "login password: "),
-            _secret(said, "ask_become_pass", "become_pass_fd", "sudo password: "),
+            secret(said, "ask_pass", "pass_fd", "login password: "),
+            secret(said, "ask_become_pass", "become_pass_fd", "sudo password: "),
         ),
         fanout=said.number("fanout", 64),
         max_fail=said.text("max_fail"),
@@ -343,7 +343,11 @@ def refuse_inside(said: Said, why: str, hint: str = "leave it out") -> None:
         raise UsageError(f"--inside: {why}", hint=hint)
 
 
-def _secret(said: Said, ask: str, descriptor: str, prompt: str) -> str | None:
+def secret(said: Said, ask: str, descriptor: str, prompt: str) -> str | None:
+    """What comes by the descriptor that one option names, or is asked for by the other; or None.
+
+    :raises UsageError: there is none to be had.
+    """
     if said.number(descriptor, -1) != -1:
         return read_secret(said.number(descriptor))
     option = descriptor.replace("_", "-")

@@ -8,8 +8,7 @@ from toolkit.built.io.openssl import PIN
 from toolkit.built.io.signing_key import takes_secret
 from toolkit.built.signing import Signing, open_signing
 from toolkit.cli.options import Option
-from toolkit.ssh.credentials import read_secret
-from toolkit.verbs.cli.session import Session
+from toolkit.verbs.cli.session import Session, secret
 
 SIGN = (
     Option("sign_key", "", "sign modules with this key: a file, or a PKCS#11 URI; it stays there"),
@@ -37,10 +36,6 @@ def signing_of(session: Session) -> Signing | None:
 
 
 def _secret(session: Session, key: str) -> str | None:
-    said = session.said
-    if said.number("sign_pin_fd", -1) != -1:
-        return read_secret(said.number("sign_pin_fd"))
-    if said.flag("ask_sign_pin"):
-        return read_secret(f"passphrase or PIN of {key}: ", option="sign-pin-fd")
-    given = os.environ.get(PIN)
-    return given if given and key and takes_secret(key) else None
+    prompt = f"passphrase or PIN of {key}: "
+    given = os.environ.get(PIN) if key and takes_secret(key) else None
+    return secret(session.said, "ask_sign_pin", "sign_pin_fd", prompt) or given or None

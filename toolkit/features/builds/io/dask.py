@@ -82,10 +82,7 @@ class _Plain:
 
 
 def _certificates(security: Any) -> _Plain:  # noqa: ANN401 a class of Dask's
-    """What Dask's settings say of TLS.
-
-    :raises UsageError: they lack the authority's certificate, or ours, or a file cannot be read.
-    """
+    """What Dask's settings say of TLS."""
     made = security(require_encryption=True)
     where = "Dask's settings distributed.comm.tls: ca-file, client.cert and client.key"
     if not (made.tls_ca_file and made.tls_client_cert):

@@ -140,7 +140,9 @@ class Processes(Executor):
             if slot is not None:
                 self._busy.append(slot)
                 return slot
-        pool = _pool()
+        # Spawned, not forked: other threads hold locks while we fork.
+        spawn = multiprocessing.get_context("spawn")
+        pool = ProcessPoolExecutor(1, mp_context=spawn, initializer=_begin_worker)
         try:
             slot = _Slot(pool, pool.submit(os.getpid).result())
         except BrokenProcessPool as why:
@@ -165,13 +167,6 @@ class Processes(Executor):
 def _terminate(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
-
-
-def _pool() -> ProcessPoolExecutor:
-    # Spawned, not forked: other threads hold locks while we fork.
-    return ProcessPoolExecutor(
-        1, mp_context=multiprocessing.get_context("spawn"), initializer=_begin_worker
-    )
 
 
 def _begin_worker() -> None:

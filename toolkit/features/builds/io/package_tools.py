@@ -19,6 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from toolkit.errors import ExitCode, ToolkitError, Unsupported, UsageError
+from toolkit.features.builds.plan.deb import version
 from toolkit.features.builds.plan.packages import Contents, Making, PackedFile, manifest
 
 _LIMIT_S = 900  # of one tool; it only copies and packs
@@ -109,10 +110,7 @@ def write(data: bytes, target: Path) -> Path:
 
 @contextmanager
 def _scratch(out: Path) -> Iterator[Path]:
-    """A folder of our own beside the packages, gone at the end.
-
-    :raises PackingError: where that place cannot be written to, or is full.
-    """
+    """A folder of our own beside the packages, gone at the end."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".gdr-package-", dir=out) as made:
@@ -194,13 +192,9 @@ def _deliver(made: Path, target: Path) -> Path:
 TAR_SCRIPTS = ("install.sh", "uninstall.sh")
 
 
-def tar_version(held: Contents, making: Making) -> str:
-    return f"{held.upstream}-{making.revision}+g{held.digest}"
-
-
 def tar_name(held: Contents, making: Making) -> str:
     """Folder in the tarball, and the tarball's name without ending."""
-    return f"gdr-modules-{held.kernel}_{tar_version(held, making)}_{held.arch}"
+    return f"gdr-modules-{held.kernel}_{version(held, making)}_{held.arch}"
 
 
 def tar_bytes(
@@ -216,7 +210,7 @@ def tar_bytes(
     inside = [PackedFile(f"files/{each.path}", each.data, each.mode) for each in placed]
     inside += [
         PackedFile("list", rows.encode()),
-        PackedFile("manifest.json", manifest(held, tar_version(held, making)).encode()),
+        PackedFile("manifest.json", manifest(held, version(held, making)).encode()),
         *(PackedFile(each, scripts[each].encode(), 0o755) for each in TAR_SCRIPTS),
     ]
     if held.proprietary:

@@ -59,14 +59,17 @@ def tree(
     documents = _documents(package, own, making, _copyright(held), f"modules of {held.kernel}")
     told = PackedFile(f"usr/share/doc/{package}/manifest.json", manifest(held, own).encode())
     placed = (*files, *documents, told)
+    # The image under each of the names that it has: Debian's, unsigned, Ubuntu's unsigned.
+    plain = f"linux-image-{held.kernel}"
+    image = f"{plain} | {plain}-unsigned | linux-image-unsigned-{held.kernel}"
     control = [
         ("Package", package),
         ("Version", own),
         ("Architecture", arch(held.arch)),
         ("Maintainer", making.maintainer),
         ("Installed-Size", size(placed)),
-        ("Depends", _depends(held)),
-        ("Provides", ", ".join(_provides(held))),
+        ("Depends", f"{image}, kmod" + f", {COMMON}" * held.loads_peermem),
+        ("Provides", _provides(held)),
         ("Section", "non-free/kernel" if held.proprietary else "kernel"),
         ("Priority", "optional"),
         ("Description", _description(held)),
@@ -120,22 +123,12 @@ def size(placed: Sequence[PackedFile]) -> str:
     return str(sum(-(-len(each.data) // 1024) for each in placed))
 
 
-def _depends(held: Contents) -> str:
-    """The image under each of the names that it has: Debian's, unsigned, Ubuntu's unsigned."""
-    plain = f"linux-image-{held.kernel}"
-    image = (plain, f"{plain}-unsigned", f"linux-image-unsigned-{held.kernel}")
-    own = [" | ".join(image), "kmod"]
-    return ", ".join([*own, COMMON] if held.loads_peermem else own)
-
-
-def _provides(held: Contents) -> list[str]:
+def _provides(held: Contents) -> str:
     """What Debian's own driver packages ask for in place of a DKMS package."""
     driver = held.built(Part.DRIVER)
-    if driver is None:
-        return []
     words = {"nvidia-current-open": "nvidia-open-kernel", "nvidia-current": "nvidia-kernel"}
-    word = words.get(driver.package)
-    return [f"{word}-{driver.version}"] if word else []
+    word = words.get(driver.package) if driver else None
+    return f"{word}-{driver.version}" if driver and word else ""
 
 
 def _description(held: Contents) -> str:

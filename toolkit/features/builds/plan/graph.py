@@ -94,7 +94,8 @@ def make_graph(
     """
     steps: list[BuildStep] = []
     blocked: list[BlockedPart] = []
-    releases = kernels or _all_kernels(ground)
+    with_headers = (each.release for each in ground.kernels if each.headers)
+    releases = kernels or sorted(with_headers, key=lambda each: (Version(each), each))
     if not releases:  # or a run that built nothing would end well
         part = next(iter(parts), Part.PEERMEM)
         return BuildGraph((), (BlockedPart("any kernel", part, *_NO_KERNEL),))
@@ -102,10 +103,11 @@ def make_graph(
         kernel = _with_driver(ground.kernel(release), given)
         chosen = choose(ground, kernel, parts, driver=driver, ofed=ofed)
         stop = kernel_obstacle(ground, kernel, release)
-        if stop is not None or kernel is None:
+        if stop is not None:
             first = next((each.part for each in chosen if not each.given), Part.PEERMEM)
-            blocked.append(_blocked(release, first, stop))
+            blocked.append(BlockedPart(release, first, stop.found, stop.hint))
             continue
+        assert kernel is not None  # noqa: S101 # an unknown one is an obstacle
         made, refused = _for_kernel(ground, kernel, chosen, flags, recipe)
         steps += made
         blocked += refused
@@ -117,18 +119,6 @@ def _with_driver(kernel: GroundKernel | None, given: Provider | None) -> GroundK
         return kernel
     own = (each for each in kernel.providers if P2P not in each.crcs)
     return replace(kernel, providers=(*own, given))
-
-
-def _all_kernels(ground: Ground) -> list[str]:
-    """Those with headers, oldest first."""
-    found = (each.release for each in ground.kernels if each.headers)
-    return sorted(found, key=lambda each: (Version(each), each))
-
-
-def _blocked(release: str, part: Part, stop: BuildObstacle | None) -> BlockedPart:
-    if stop is None:
-        raise ValueError(f"{release}: an unknown kernel is always an obstacle")
-    return BlockedPart(release, part, stop.found, stop.hint)
 
 
 def _for_kernel(
@@ -152,16 +142,11 @@ def _for_kernel(
         else:
             upstream = [steps[part] for part in each.after]
             step = _built(_inputs(ground, kernel, each), each, upstream, flags, recipe)
-            steps[each.part] = replace(step, hidden=_other_drivers(ground, upstream))
+            # Of drivers that it does not rest on no source is seen: nvidia-fs takes the first.
+            own = {e.source for e in upstream if e.inputs.part is Part.DRIVER and e.source}
+            others = (s.folder for s in ground.sources if own and s.licence)
+            steps[each.part] = replace(step, hidden=tuple(s for s in others if s not in own))
     return list(steps.values()), blocked
-
-
-def _other_drivers(ground: Ground, upstream: Sequence[BuildStep]) -> tuple[str, ...]:
-    """Sources of drivers that a build does not rest on; nvidia-fs takes the first nv-p2p.h."""
-    own = {each.source for each in upstream if each.inputs.part is Part.DRIVER and each.source}
-    if not own:
-        return ()
-    return tuple(s.folder for s in ground.sources if s.licence and s.folder not in own)
 
 
 def _inputs(ground: Ground, kernel: GroundKernel, chosen: ChosenPart) -> Inputs:

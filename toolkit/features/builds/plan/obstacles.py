@@ -83,16 +83,28 @@ def part_obstacle(
     if chosen.part is Part.OFED:
         stop = _no_ofed(ground, kernel, chosen)
     elif chosen.part is Part.DRIVER:
-        stop = _no_driver(ground, kernel, chosen)
+        stop = _real_time(kernel) or _no_driver(ground, chosen)
     elif chosen.part is Part.PEERMEM:
-        stop = _no_peermem(ground, kernel, chosen)
+        stop = _real_time(kernel) or _no_peermem(ground, kernel, chosen)
     else:
         stop = _no_other(kernel, chosen, all_chosen)
-    return stop or _little_room(ground, chosen)
+    needs = _ROOM_MB.get(chosen.part, _LITTLE_MB)
+    if stop is not None or ground.room_mb >= needs:
+        return stop
+    return BuildObstacle(
+        f"{ground.room_mb} MB are free below /var/tmp, and a build of {chosen.package} may"
+        f" take {needs} MB",
+        "make room there",
+    )
 
 
-def _real_time(kernel: GroundKernel) -> bool:
-    return "y" in {kernel.config.get(f"CONFIG_PREEMPT_RT{end}") for end in ("", "_FULL")}
+def _real_time(kernel: GroundKernel) -> BuildObstacle | None:
+    if "y" not in {kernel.config.get(f"CONFIG_PREEMPT_RT{end}") for end in ("", "_FULL")}:
+        return None
+    return BuildObstacle(
+        f"{kernel.release} is a real-time kernel, which the driver refuses",
+        "build for a kernel without PREEMPT_RT",
+    )
 
 
 def _no_ofed(ground: Ground, kernel: GroundKernel, chosen: ChosenPart) -> BuildObstacle | None:
@@ -178,9 +190,7 @@ def _two_drivers(kernel: GroundKernel) -> BuildObstacle | None:
     return None
 
 
-def _no_driver(ground: Ground, kernel: GroundKernel, chosen: ChosenPart) -> BuildObstacle | None:
-    if _real_time(kernel):
-        return _refuses_real_time(kernel)
+def _no_driver(ground: Ground, chosen: ChosenPart) -> BuildObstacle | None:
     if chosen.source is None:
         has = ", ".join(each.version for each in ground.sources if each.licence)
         wanted = f" {chosen.version}" if chosen.version else ""
@@ -209,16 +219,7 @@ def _no_driver(ground: Ground, kernel: GroundKernel, chosen: ChosenPart) -> Buil
     return None
 
 
-def _refuses_real_time(kernel: GroundKernel) -> BuildObstacle:
-    return BuildObstacle(
-        f"{kernel.release} is a real-time kernel, which the driver refuses",
-        "build for a kernel without PREEMPT_RT",
-    )
-
-
 def _no_peermem(ground: Ground, kernel: GroundKernel, chosen: ChosenPart) -> BuildObstacle | None:
-    if _real_time(kernel):
-        return _refuses_real_time(kernel)
     if chosen.source is None or not chosen.source.peermem:
         hint = "install the driver's DKMS package, or its sources, in the version that is installed"
         driver = kernel.provider(P2P)
@@ -243,8 +244,9 @@ def _no_other(
             f"no source of {chosen.package} is below /usr/src",
             f"install the DKMS package of {chosen.package}",
         )
-    driver = next((each for each in all_chosen if each.part is Part.DRIVER), None)
-    licence = _driver_licence(kernel, driver)
+    source = next((each.source for each in all_chosen if each.part is Part.DRIVER), None)
+    installed = (each.licence for each in kernel.providers if each.module == "nvidia")
+    licence = source.licence if source else next(installed, "")
     recent = Version(kernel.release).numbers[:2] >= _INHERITS_TAINT
     if chosen.part is Part.NVIDIA_FS and licence and licence not in _GPL and recent:
         return BuildObstacle(
@@ -252,22 +254,3 @@ def _no_other(
             "install the driver's open modules",
         )
     return None
-
-
-def _driver_licence(kernel: GroundKernel, driver: ChosenPart | None) -> str:
-    if driver is None:
-        return ""
-    if driver.source is not None:
-        return driver.source.licence
-    return next((each.licence for each in kernel.providers if each.module == "nvidia"), "")
-
-
-def _little_room(ground: Ground, chosen: ChosenPart) -> BuildObstacle | None:
-    needs = _ROOM_MB.get(chosen.part, _LITTLE_MB)
-    if ground.room_mb >= needs:
-        return None
-    return BuildObstacle(
-        f"{ground.room_mb} MB are free below /var/tmp, and a build of {chosen.package} may"
-        f" take {needs} MB",
-        "make room there",
-    )

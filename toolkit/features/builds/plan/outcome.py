@@ -46,41 +46,32 @@ def read_outcome(text: str, inputs: Inputs) -> Built | BuildFailure:
     """
     try:
         evidence = Evidence.parse(text)
-        return _unfinished(evidence, text, inputs) or _built(evidence, inputs)
+        for step in STEPS:
+            frame = evidence.frames.get(step)
+            if frame is None:
+                return _cut(inputs, step, text, evidence)
+            if frame.state is not State.OK:
+                return _stopped(inputs, frame, evidence)
+        if not evidence.complete:
+            return _cut(inputs, STEPS[-1], text, evidence)
+        return _built(evidence, inputs)
     except Unparsable as why:
         return _failure(inputs, STEPS[-1], str(why), text.split("\n"))
 
 
-def _unfinished(evidence: Evidence, text: str, inputs: Inputs) -> BuildFailure | None:
-    """The step that stopped it, or in which it was cut off."""
-    for step in STEPS:
-        frame = evidence.frames.get(step)
-        if frame is None:
-            return _cut(inputs, step, text, evidence)
-        if frame.state is not State.OK:
-            return _stopped(inputs, frame, evidence)
-    return None if evidence.complete else _cut(inputs, STEPS[-1], text, evidence)
-
-
 def _built(evidence: Evidence, inputs: Inputs) -> Built | BuildFailure:
     files = [_file(frame) for key, frame in evidence.frames.items() if key.startswith(_FILE)]
-    built = Built(inputs, tuple(sorted([*files, _log(evidence)], key=lambda each: each.name)))
+    # What DKMS and make said, as one file.
+    said = evidence.frames["make.output"].text if "make.output" in evidence.frames else ""
+    log = BuiltFile(LOG, said.encode("utf-8", "surrogateescape"))
+    built = Built(inputs, tuple(sorted([*files, log], key=lambda each: each.name)))
     if not built.modules:
         return _failure(inputs, STEPS[-1], "the build left no module", _lines(evidence, "make"))
     return built
 
 
-def _log(evidence: Evidence) -> BuiltFile:
-    """What DKMS and make said, as one file."""
-    said = evidence.frames["make.output"].text if "make.output" in evidence.frames else ""
-    return BuiltFile(LOG, said.encode("utf-8", "surrogateescape"))
-
-
 def _file(frame: Frame) -> BuiltFile:
-    """One file, as it was told.
-
-    :raises Unparsable: where it is not.
-    """
+    """:raises Unparsable: it is not as it was told."""
     name = frame.key.removeprefix(_FILE)
     told = _TOLD.fullmatch(frame.source)
     if told is None or not _NAME.fullmatch(name) or frame.state is not State.OK:

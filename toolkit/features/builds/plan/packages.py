@@ -256,10 +256,7 @@ def _check(inputs: Inputs, kernel: str, arch: str) -> None:
 
 
 def _module(name: str, data: bytes, built: Built) -> Packed:
-    """One module, which must say itself that it is for that kernel.
-
-    :raises UsageError: for a name that would leave its folder, and for another kernel's module.
-    """
+    """One module, which must say itself that it is for that kernel."""
     if not _FILE.fullmatch(name):
         raise UsageError(
             f"{name!r} is no name of a module's file",
@@ -354,6 +351,9 @@ def notes(held: Contents) -> tuple[str, ...]:
         )
     if held.needs:
         said.append(f"rests on modules that it does not bring: {', '.join(held.needs)}")
+    told = {each.name: each.image.info.get("description", "") for each in held.modules}
+    if empty := [name for name, text in told.items() if text.endswith(" dummy kernel module")]:
+        said.append(f"empty, and in the place of the kernel's own by OFED: {', '.join(empty)}")
     unsigned = [each.name for each in held.modules if each.image.signature is None]
     if unsigned:
         said.append(

@@ -13,7 +13,7 @@ from enum import StrEnum
 from toolkit.built.plan.model import Part
 from toolkit.compat.reader import Compat, Confidence
 from toolkit.errors import ExitCode, Unparsable
-from toolkit.facts.modules.build_env import Compiler, Ground, GroundKernel, parse_cc_version
+from toolkit.facts.modules.build_env import Ground, GroundKernel, parse_cc_version
 from toolkit.features.builds.plan.graph import BlockedPart, BuildGraph, BuildStep
 
 _OPEN = "Dual MIT/GPL"  # the licence that the open modules declare
@@ -139,7 +139,6 @@ def _reasons(ground: Ground, step: BuildStep, compat: Compat) -> Iterator[Reason
 
 
 def _compiler(kernel: GroundKernel) -> Iterator[Reason]:
-    """The compiler that will be taken, beside the one that built the kernel."""
     try:
         here = parse_cc_version(kernel.compiler)
         needed = parse_cc_version(kernel.config.get("CONFIG_CC_VERSION_TEXT", ""))
@@ -159,22 +158,21 @@ def _compiler(kernel: GroundKernel) -> Iterator[Reason]:
         )
         yield Reason(CompileAnswer.WILL_NOT, found, _COMPILERS, Confidence.MEDIUM, hint)
     elif here.major != needed.major:
-        yield from _newer(kernel, here, needed, hint)
-
-
-def _newer(kernel: GroundKernel, here: Compiler, needed: Compiler, hint: str) -> Iterator[Reason]:
-    found = f"{here} is here, and {needed} built the kernel"
-    plugins = kernel.config.get("CONFIG_GCC_PLUGINS") == "y"
-    if plugins and kernel.config.get("CONFIG_RANDSTRUCT", "n") == "y":
-        found += ", whose plugins want the same one"
-        yield Reason(CompileAnswer.WILL_NOT, found, _COMPILERS, Confidence.MEDIUM, hint)
-    else:
-        yield Reason(None, f"{found}: it only warns", _COMPILERS, Confidence.MEDIUM)
+        found = f"{here} is here, and {needed} built the kernel"
+        plugins = ("CONFIG_GCC_PLUGINS", "CONFIG_RANDSTRUCT")
+        if all(kernel.config.get(option) == "y" for option in plugins):
+            found += ", whose plugins want the same one"
+            yield Reason(CompileAnswer.WILL_NOT, found, _COMPILERS, Confidence.MEDIUM, hint)
+        else:
+            yield Reason(None, f"{found}: it only warns", _COMPILERS, Confidence.MEDIUM)
 
 
 def _rows(ground: Ground, step: BuildStep, compat: Compat) -> Iterator[Reason]:
-    """What the tables say of that version and that kernel."""
-    inputs, flavour = step.inputs, _flavour(ground, step)
+    inputs = step.inputs
+    source = next((each for each in ground.sources if each.folder == step.source), None)
+    flavour = ""
+    if source is not None and source.licence:
+        flavour = "open" if source.licence == _OPEN else "proprietary"
     hits = compat.compiling(inputs.part, inputs.version, inputs.kernel, flavour)
     for row in hits:
         answer = CompileAnswer.WILL if row.works else CompileAnswer.WILL_NOT
@@ -191,13 +189,6 @@ def _rows(ground: Ground, step: BuildStep, compat: Compat) -> Iterator[Reason]:
         Confidence.HIGH,
         "try it aside: --try" if inputs.part is Part.PEERMEM else "build it: nothing is installed",
     )
-
-
-def _flavour(ground: Ground, step: BuildStep) -> str:
-    source = next((each for each in ground.sources if each.folder == step.source), None)
-    if source is None or not source.licence:
-        return ""
-    return "open" if source.licence == _OPEN else "proprietary"
 
 
 def _notes(kernel: GroundKernel) -> Iterator[Reason]:

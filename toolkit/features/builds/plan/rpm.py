@@ -71,7 +71,9 @@ def spec(
         ("Packager", making.maintainer),
         ("ExclusiveArch", arch(held.arch)),
         ("AutoReqProv", "no"),
-        ("Requires", _kernel(held.kernel)),
+        # Of its exact release: no kernel that is merely alike (weak-modules) will do. One with
+        # two hyphens, as SUSE's have, is no version to rpm: there %pre alone looks.
+        ("Requires", f"kernel-uname-r = {held.kernel}" if held.kernel.count("-") == 1 else ""),
         ("Requires", COMMON if held.loads_peermem else ""),
         ("Requires(post)", "/usr/sbin/depmod"),
         ("Requires(postun)", "/usr/sbin/depmod"),
@@ -104,15 +106,6 @@ def common_spec(own: str, making: Making, files: Sequence[PackedFile]) -> str:
     about = ["Loads nvidia-peermem at boot, after the RDMA core and the NVIDIA driver."]
     head = _Head(tuple(tags), tuple(about), "load at boot, and in which order")
     return HEAD + _body(head, files, {}, making)
-
-
-def _kernel(kernel: str) -> str:
-    """What the kernel says of itself: its exact release, so that no kernel that is merely alike
-    (weak-modules) will do.
-
-    A release with two hyphens, as SUSE's have, is no version to rpm: there %pre alone looks.
-    """
-    return f"kernel-uname-r = {kernel}" if kernel.count("-") == 1 else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,15 +77,12 @@ def linked_against(upstream: Sequence[Inputs], given: frozenset[Part]) -> str:
     its version and source too: others compile against its headers, and a kernel that keeps
     no symbol versions would not tell two drivers apart.
     """
-    said = [_said(each, each.part in given) for each in upstream]
+    said = []
+    for each in upstream:
+        more = [each.version, each.source] if each.part is Part.DRIVER else []
+        known = [each.symvers, *more] if each.part in given else [each.digest]
+        said.append([each.part, *known])
     return sha256(json.dumps(sorted(said)).encode()).hexdigest() if said else ""
-
-
-def _said(above: Inputs, given: bool) -> list[str]:
-    if not given:
-        return [above.part, above.digest]
-    more = [above.version, above.source] if above.part is Part.DRIVER else []
-    return [above.part, above.symvers, *more]
 
 
 OFED_NAMES = ("mlnx-ofed-kernel", "mlnx-ofa_kernel")  # deb, RPM
@@ -126,7 +123,7 @@ def choose(
     peers = _ofed(ground, kernel, asked, ofed, needed=bool(wanted - {Part.DRIVER}))
     main = _driver(ground, kernel, asked, driver, peers)
     found = [each for each in (peers, main) if each is not None]
-    if Part.DRIVER not in wanted and wanted == {Part.OFED}:
+    if wanted == {Part.OFED}:
         return tuple(each for each in found if each.part is Part.OFED)
     if Part.PEERMEM in wanted:
         found += _peermem(kernel, main, peers, asked)
@@ -176,7 +173,9 @@ def _ofed(
         why = "the kernel's own RDMA modules are wanted"
         return ChosenPart(Part.OFED, OFED_NAMES[0], INBOX, (), why, asked=Part.OFED in asked)
     source = _newest(each for each in sources if version in {"", each.version})
-    installed = _installed_version(ground, kernel, OFED_NAMES)
+    release = kernel.release if kernel else ""
+    by_dkms = (e for e in ground.builds if e.usable and e.module in OFED_NAMES)
+    installed = next((each.version for each in by_dkms if each.kernel == release), "")
     if Part.OFED not in asked and kernel is not None:
         # OFED that is installed takes the place of the kernel's own modules, and of their symbols.
         if kernel.inbox_peers and installed_ofed(kernel) is None:
@@ -296,16 +295,4 @@ def _other(ground: Ground, part: Part, main: ChosenPart, asked: frozenset[Part])
         "asked for" if part in asked else f"rests on {main.part}",
         source=source,
         asked=part in asked,
-    )
-
-
-def _installed_version(ground: Ground, kernel: GroundKernel | None, names: Sequence[str]) -> str:
-    """By DKMS's own word; "" where it has nothing of the kind installed."""
-    return next(
-        (
-            each.version
-            for each in ground.builds
-            if each.module in names and each.usable and kernel and each.kernel == kernel.release
-        ),
-        "",
     )

@@ -76,7 +76,6 @@ class Log:
         self._folder.keep(self._name, "\n".join([*readable(text), ""]))
 
     def _new(self) -> Iterator[str]:
-        """Whole lines that have been added."""
         if self._file is None:
             return
         try:
@@ -154,7 +153,7 @@ def run_builds(works: Sequence[NeedGraph], ways: Ways, crew: Crew) -> BuildRun:
 
 
 def _units(works: Sequence[NeedGraph]) -> tuple[tuple[BuildGraph, BuildStep], ...]:
-    """Each step once: nodes with the same inputs share one build."""
+    # Each step once: nodes with the same inputs share one build.
     found = {s.inputs.digest: (w.graph, s) for w in reversed(works) for s in w.graph.steps}
     order = [step.inputs.digest for work in works for step in work.graph.steps]
     return tuple(found[digest] for digest in dict.fromkeys(order))
@@ -227,7 +226,6 @@ class _Run:
         return self._taken(unit) or self._begun(unit)
 
     def _taken(self, unit: _Unit) -> bool:
-        """Whether it was in the cache."""
         store = self._ways.store
         if self._ways.force and store.mark(unit.digest) == unit.before:
             return False
@@ -304,7 +302,12 @@ class _Run:
             state = BuildState.EXCLUDED if outcome.excluded else BuildState.FAILED
             return StepResult(unit.step, state, failure=outcome)
         made = self._judged(unit, outcome, BuildState.BUILT)
-        return self._kept(unit, made, outcome) if made.there else made
+        if made.there:
+            try:
+                self._ways.store.keep(to_entry(outcome), replace=self._ways.force)
+            except OSError as why:
+                return self._no_room(unit, "it was built, and could not be kept", why)
+        return made
 
     def _judged(self, unit: _Unit, built: Built, state: BuildState) -> StepResult:
         """What comes from the cache is judged again: the gate may have learnt since."""
@@ -313,15 +316,7 @@ class _Run:
             return StepResult(unit.step, state, built, verdict=verdict)
         return StepResult(unit.step, BuildState.REFUSED, verdict=verdict)
 
-    def _kept(self, unit: _Unit, made: StepResult, built: Built) -> StepResult:
-        try:
-            self._ways.store.keep(to_entry(built), replace=self._ways.force)
-        except OSError as why:
-            return self._no_room(unit, "it was built, and could not be kept", why)
-        return made
-
     def _no_room(self, unit: _Unit, what: str, why: OSError) -> StepResult:
-        """The cache cannot be written to."""
         failure = BuildFailure(
             unit.step.inputs,
             "keep",

@@ -13,7 +13,6 @@ from toolkit import __version__
 from toolkit.built.plan.model import Built
 from toolkit.errors import UsageError
 from toolkit.features.builds.io import package_tools
-from toolkit.features.builds.io import package_tools as tarball
 from toolkit.features.builds.plan import deb, rpm
 from toolkit.features.builds.plan.packages import (
     COMMON,
@@ -126,11 +125,11 @@ def _rpms(held: Sequence[Contents], out: Path, making: Making) -> list[MadePacka
 def _tars(held: Sequence[Contents], out: Path, making: Making) -> list[MadePackage]:
     made = []
     for each in held:
-        title = f"kernel modules {tarball.tar_version(each, making)} for Linux {each.kernel}"
-        scripts = _scripts(each, title, {n: f"tar-{n}" for n in tarball.TAR_SCRIPTS})
+        title = f"kernel modules {deb.version(each, making)} for Linux {each.kernel}"
+        scripts = _scripts(each, title, {n: f"tar-{n}" for n in package_tools.TAR_SCRIPTS})
         files = (*payload(each), *(_loading() if each.loads_peermem else ()))
-        data = tarball.tar_bytes(each, making, files, scripts)
-        target = out / f"{tarball.tar_name(each, making)}.tar.gz"
+        data = package_tools.tar_bytes(each, making, files, scripts)
+        target = out / f"{package_tools.tar_name(each, making)}.tar.gz"
         made.append(MadePackage(package_tools.write(data, target), notes(each)))
     return made
 
@@ -156,6 +155,5 @@ def _loading() -> tuple[PackedFile, ...]:
 
 
 def _common_version(making: Making) -> str:
-    """The toolkit's own version, and which files they are."""
     digest = sha256(b"".join(each.data for each in _loading())).hexdigest()[:12]
     return f"{__version__}-{making.revision}+g{digest}"

@@ -13,7 +13,7 @@ from toolkit.built.plan.gate import GateVerdict, judge_modules
 from toolkit.built.plan.model import Built, Part
 from toolkit.checks.consumers.chosen import taken
 from toolkit.checks.modules.fixes import files_of
-from toolkit.errors import ExitCode, NoEvidence, Outcome, Unparsable, Unsupported, read_or
+from toolkit.errors import NoEvidence, Outcome, Unparsable, Unsupported, read_or
 from toolkit.evidence import Evidence
 from toolkit.facts.modules.build_env import Ground, Provider
 from toolkit.facts.node.node import Node
@@ -23,7 +23,7 @@ from toolkit.features.builds.io.sandbox import SandboxJob
 from toolkit.features.builds.plan.graph import BlockedPart, BuildGraph, BuildStep, make_graph
 from toolkit.features.builds.plan.outcome import BuildRun, Need, NeedGraph
 from toolkit.features.builds.plan.wanted import P2P
-from toolkit.features.builds.run.build import Logs, Ways, plan_builds, run_builds
+from toolkit.features.builds.run.build import Logs, Ways, run_builds
 from toolkit.features.builds.run.places import BuildPlace, gate_ground, make_job, recipe
 from toolkit.hosts.host import Host
 from toolkit.node.collect import collect
@@ -70,7 +70,8 @@ def needs_of_node(
     :raises NoEvidence: its driver or its kernel is not known.
     """
     node = Node(evidence)
-    driver = _driver(node)
+    # What DKMS would install decides over what happens to be loaded.
+    driver = _by_dkms(node, node.driver_dkms) or str(node.driver.version if node.driver else "")
     if not driver:
         raise NoEvidence(
             f"{host}: no NVIDIA driver is loaded, and DKMS has none: nothing tells its version",
@@ -81,7 +82,11 @@ def needs_of_node(
         why = "its path is dma-buf, by the open driver and the kernel's own RDMA modules"
         return NodeNeeds((), f"{host}: {why}: nothing is built for it (--part peermem insists)")
     wanted, remark = (tuple(kernels), "") if kernels else _kernels(host, node)
-    need = Need((), driver, _ofed(node), (host,), node.arch)
+    ofed = _by_dkms(node, node.ofed_dkms)
+    if not ofed:
+        inbox = node.ofed.flavour is OfedFlavour.INBOX
+        ofed = INBOX if inbox else str(node.ofed.version or "")
+    need = Need((), driver, ofed, (host,), node.arch)
     return NodeNeeds(tuple(_for_kernel(node, need, each) for each in wanted), remark)
 
 
@@ -119,35 +124,10 @@ def _kernels(host: str, node: Node) -> tuple[tuple[str, ...], str]:
         return tuple(running), f"{host}: only for the kernel that runs: the next boot's: {why}"
 
 
-def _driver(node: Node) -> str:
-    """What DKMS would install decides over what happens to be loaded; "" where neither tells."""
-    if node.driver_dkms:
-        found = {each.version for each in node.dkms if each.module == node.driver_dkms}
-        if len(found) == 1:
-            return found.pop()
-    return str(node.driver.version) if node.driver else ""
-
-
-def _ofed(node: Node) -> str:
-    """Version of OFED in DKMS's words; what its packages say where it is not by DKMS."""
-    if node.ofed_dkms:
-        found = {each.version for each in node.dkms if each.module == node.ofed_dkms}
-        if len(found) == 1:
-            return found.pop()
-    if node.ofed.flavour is OfedFlavour.INBOX:
-        return INBOX
-    return str(node.ofed.version) if node.ofed.version else ""
-
-
-def unread(outcomes: Iterable[Outcome[NodeNeeds]]) -> list[Outcome[object]]:
-    """The nodes of which nothing could be learnt."""
-    # Not Outcome[object](...): a frozen class with slots cannot be told its parameter.
-    return [Outcome(each.host, error=each.error) for each in outcomes if each.error]
-
-
-def codes_of(unread: Iterable[Outcome[object]]) -> list[ExitCode]:
-    """What they make the run end with, however well the rest goes."""
-    return [each.error.exit_code for each in unread if each.error is not None]
+def _by_dkms(node: Node, package: str) -> str:
+    """The one version that DKMS has of a package; "" where it has none, or several."""
+    found = {each.version for each in node.dkms if each.module == package} if package else set()
+    return found.pop() if len(found) == 1 else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,17 +175,13 @@ def graphs_for(
             ofed=need.ofed,
             flags=flags,
             recipe=made_by,
-            given=_provider(need),
+            # The licence is held against that of the nodes where it is delivered.
+            given=Provider(need.module, "nvidia", need.driver, "", dict(need.exports))
+            if need.exports
+            else None,
         )
         works.append(NeedGraph(need, graph))
     return Surveyed(ground, tuple(works))
-
-
-def _provider(need: Need) -> Provider | None:
-    """The driver that the nodes have; the licence is held against theirs where it is delivered."""
-    if not need.exports:
-        return None
-    return Provider(need.module, "nvidia", need.driver, "", dict(need.exports))
 
 
 def _foreign(need: Need, ground: Ground) -> BuildGraph | None:
@@ -217,11 +193,6 @@ def _foreign(need: Need, ground: Ground) -> BuildGraph | None:
     return BuildGraph(
         (), tuple(BlockedPart(each, Part.PEERMEM, found, hint) for each in need.kernels)
     )
-
-
-def plan_in(surveyed: Surveyed, store: Store, *, force: bool) -> BuildRun:
-    """What would be built; nothing is."""
-    return plan_builds(surveyed.works, store, force=force)
 
 
 def build_in(

@@ -40,7 +40,7 @@ class Emulated:
 
     machine: QemuMachine
     name: str
-    _child: subprocess.Popen[bytes] | None = field(default=None, init=False)
+    _child: subprocess.Popen[bytes] = field(init=False)  # within the block
 
     def __enter__(self) -> Self:
         """Switch it on.
@@ -64,10 +64,9 @@ class Emulated:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._child is not None:
-            with suppress(ProcessLookupError):
-                self._child.kill()
-            self._child.wait()
+        with suppress(ProcessLookupError):
+            self._child.kill()
+        self._child.wait()
 
     @property
     def console(self) -> str:
@@ -90,14 +89,16 @@ class Emulated:
                 self._refuse_the_end()
                 if self._greets():
                     return passed
-                progress.note(self.name, f"{passed:.0f} s: {self._last_line()}")
+                lines = [line.strip() for line in self.console.split("\n") if line.strip()]
+                last = lines[-1][:100] if lines else "its console is silent"
+                progress.note(self.name, f"{passed:.0f} s: {last}")
                 time.sleep(0.5)
         finally:
             progress.finish()
         raise self.trouble(f"nobody answers on its SSH port within {limit_s:.0f} s", _NO_LOGIN)
 
     def _refuse_the_end(self) -> None:
-        if self._child is not None and self._child.poll() is not None:
+        if self._child.poll() is not None:
             said = (self.machine.folder / "qemu").read_text(errors="replace").strip()
             ended = f"QEMU ended with {self._child.returncode}" + f": {said[-300:]}" * bool(said)
             raise self.trouble(ended, "the machine switched itself off, or panicked")
@@ -117,10 +118,6 @@ class Emulated:
         ):
             return line.recv(4) == b"SSH-"
         return False
-
-    def _last_line(self) -> str:
-        lines = [line.strip() for line in self.console.split("\n") if line.strip()]
-        return lines[-1][:100] if lines else "its console is silent"
 
     def trouble(self, what: str, hint: str) -> TransportError:
         """An error that ends with what the console said last."""

@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from glob import escape
 from pathlib import Path
 
 from toolkit.errors import ApplyError, LockedError, UsageError
@@ -80,7 +81,13 @@ def _alone(target: Path, lock: Path) -> Iterator[FileLock]:
     except OSError as why:
         raise unwritable(target, why) from why
     if held is None:
-        raise _taken(target, lock)
+        who = ""
+        with suppress(OSError):
+            who = lock.read_text(encoding="utf-8").strip()
+        raise LockedError(
+            f"{target}: another run is at work on it: {who or 'it does not say who'}",
+            hint="nothing was touched; wait for it, or end it: what it leaves is cleared away then",
+        )
     with held:
         who = f"process {os.getpid()} since {datetime.now():%Y-%m-%d %H:%M:%S}"
         with suppress(OSError):  # on a full disk the lock alone has to do
@@ -88,18 +95,8 @@ def _alone(target: Path, lock: Path) -> Iterator[FileLock]:
         yield held
 
 
-def _taken(target: Path, lock: Path) -> LockedError:
-    who = ""
-    with suppress(OSError):
-        who = lock.read_text(encoding="utf-8").strip()
-    return LockedError(
-        f"{target}: another run is at work on it: {who or 'it does not say who'}",
-        hint="nothing was touched; wait for it, or end it: what it leaves is cleared away then",
-    )
-
-
 def _sweep(target: Path) -> None:
-    for left in sorted(target.parent.glob(f".{_literal(target.name)}{MARK}*")):
+    for left in sorted(target.parent.glob(f".{escape(target.name)}{MARK}*")):
         if left.is_dir() and not left.is_symlink() and left.stat().st_uid == os.geteuid():
             _await_end(target, left)
             remove(left)
@@ -157,7 +154,3 @@ def mounts(folder: Path) -> tuple[tuple[Path, str], ...]:
             if point.is_relative_to(folder):
                 found.append((point, right.split()[0].decode()))
     return tuple(found)
-
-
-def _literal(name: str) -> str:
-    return "".join(f"[{each}]" if each in "*?[" else each for each in name)

@@ -131,13 +131,10 @@ class Disk:
             options.append(f"compression_type={own['compression-type']}")
         if own.get("extended-l2"):
             options.append("extended_l2=on")
-        packed = self._packed(room)
+        # Clusters of published images are compressed.
+        checked: dict[str, Any] = read_json(room.call("sh", "-c", _CHECK, "gdr", self.target))
+        packed = checked.get("compressed-clusters", 0)
         return (*(("-c",) if packed else ()), "-o", ",".join(options))
-
-    def _packed(self, room: MountRoom) -> bool:
-        """Whether its clusters are compressed, as those of published images are."""
-        told: dict[str, Any] = read_json(room.call("sh", "-c", _CHECK, "gdr", self.target))
-        return bool(told.get("compressed-clusters", 0))
 
     def _refuse_running(self) -> None:
         with self.target.open("rb") as file:

@@ -157,7 +157,10 @@ class Staged:
         self._keeper, self._room, self._folder = keeper, room, folder
         self._progress = progress
         self.root = tree
-        self._before = self._now = self._look({})
+        try:
+            self._before = self._now = look(self.outside)
+        except OSError as why:
+            raise self._failed("it could not be read", why) from why
         for each in _WHOLE:
             if each not in self._before or self._before[each].kind is not FileKind.FOLDER:
                 raise UsageError(
@@ -269,12 +272,6 @@ class Staged:
             self._now = clean(self.outside, self._before, self._kept, self._now)
         except OSError as why:
             raise self._failed("it could not be cleared up", why) from why
-
-    def _look(self, known: Index) -> Index:
-        try:
-            return look(self.outside, known)
-        except OSError as why:
-            raise self._failed("it could not be read", why) from why
 
     def _failed(self, what: str, why: OSError) -> ApplyError:
         where = f": {why.filename}" if why.filename else ""

@@ -68,7 +68,11 @@ class MountRow:
 def rows(text: str) -> tuple[MountRow, ...]:
     """The lines of an fstab. What is no line of it is left out, as mount does."""
     words = (line.split() for line in text.split("\n") if not line.lstrip().startswith("#"))
-    plain = ([_unescaped(word) for word in line] for line in words if len(line) >= 3)
+    plain = (
+        [re.sub(r"\\([0-7]{3})", lambda told: chr(int(told[1], 8)), word) for word in line]
+        for line in words
+        if len(line) >= 3
+    )
     return tuple(
         MountRow(a, b, c, tuple((rest or ["defaults"])[0].split(","))) for a, b, c, *rest in plain
     )
@@ -165,7 +169,11 @@ class Mounted:
 
     def _below(self, found: tuple[Partition, ...]) -> Iterator[tuple[MountRow, Partition]]:
         used: set[Partition | None] = set()
-        lines = rows(self._fstab())
+        try:
+            fstab = read_inside(self._seen(), "/etc/fstab").decode("utf-8", "replace")
+        except FileNotFoundError:
+            fstab = ""
+        lines = rows(fstab)
         own = _of_root(lines)
         for row in lines:
             if row.folder == "/" or not row.folder.startswith("/") or row.kind == "swap":
@@ -194,12 +202,6 @@ class Mounted:
                 if place.is_dir() and not place.is_symlink() and not any(place.iterdir()):
                     yield MountRow("", folder, "vfat", ()), each
                     return
-
-    def _fstab(self) -> str:
-        try:
-            return read_inside(self._seen(), "/etc/fstab").decode("utf-8", "replace")
-        except FileNotFoundError:
-            return ""
 
     def _seen(self) -> Path:
         return self._room.door / self._tree.relative_to("/")
@@ -252,7 +254,3 @@ def _needed(row: MountRow) -> bool:
 def _subvolume(row: MountRow) -> str:
     """As mount takes it, by name or by number."""
     return next((each for each in row.options if each.startswith(("subvol=", "subvolid="))), "")
-
-
-def _unescaped(word: str) -> str:
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), word)

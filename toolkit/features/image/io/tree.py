@@ -233,16 +233,13 @@ def _read(file: Path) -> tuple[_Step, ...]:
     steps = tuple(
         _Step(_Act(each.pop("act")), owner=tuple(each.pop("owner")), **each) for each in found
     )
-    if any(_leads_out(path) for each in steps for path in (each.path, each.new)):
+    paths = [Path(path) for each in steps for path in (each.path, each.new)]
+    if any(path.is_absolute() or ".." in path.parts for path in paths):
         raise UsageError(
             f"{file}: names what is not in the image: no run of ours wrote that",
             hint="nothing was done; remove the file, and ask where the image comes from",
         )
     return steps
-
-
-def _leads_out(path: str) -> bool:
-    return Path(path).is_absolute() or ".." in Path(path).parts
 
 
 # Mounted in a root by who works in it, and of this machine.
@@ -288,8 +285,8 @@ class TreeMedium:
         self._then = self._stamps()
         copy = folder / "root"
         room.call("cp", "-a", "-x", "--reflink=auto", "-T", self.target, copy)
-        for point, _ in self._own():
-            if point != self.target:
+        for point, kind in sorted(self._parts):
+            if point != self.target and not self._foreign(point, kind):
                 inside = copy / point.relative_to(self.target)
                 room.call("cp", "-a", "-x", "--reflink=auto", "-T", point, inside)
         return copy
@@ -330,16 +327,11 @@ class TreeMedium:
             raise unwritable(self.target, why) from why
         flush_folder(self.target.parent)
 
-    def _own(self) -> tuple[tuple[Path, str], ...]:
-        """Mount points that are parts of the image, from above."""
-        return tuple(sorted(each for each in self._parts if not self._foreign(*each)))
-
     def _foreign(self, point: Path, kind: str) -> bool:
         below = point.relative_to(self.target).parts
         return kind in _NOT_ITS_OWN or bool(below and below[0] in _EACH_BOOT)
 
     def _stamps(self) -> Mapping[str, tuple[int, int, int]]:
-        """Without what is mounted there and is of this machine."""
         left_out = {
             "/" + str(point.relative_to(self.target))
             for point, kind in self._parts

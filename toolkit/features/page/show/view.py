@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from toolkit import __version__
 from toolkit.checks.check import Finding, Gap, Impact, Status
 from toolkit.checks.outliers import Comparison, compare
-from toolkit.errors import Outcome, ToolkitError
+from toolkit.errors import Outcome
 from toolkit.facts.rdma.perftest import MeasuredPair
 from toolkit.features.page.show.fold import Fold, Folder
 from toolkit.features.page.show.parts import (
@@ -220,7 +220,11 @@ def _node(
 ) -> NodePart:
     name = plain(outcome.host)
     if outcome.value is None:
-        return _lost(number, name, outcome.error)
+        state = unjudged(outcome.error)
+        hint = plain(as_called(outcome.error.hint)) if outcome.error else ""
+        return NodePart(
+            number, name, state, shade(state), error=plain(str(outcome.error)), hint=hint
+        )
     by_status = Counter(each.finding.status for each in mine)
     told = [e for e in mine if e.finding.status in {Status.FAIL, Status.UNKNOWN}]
     judged = outcome.value.judged
@@ -238,9 +242,3 @@ def _node(
         plain(outcome.value.no_heat),
         figures,
     )
-
-
-def _lost(number: int, name: str, error: ToolkitError | None) -> NodePart:
-    state = unjudged(error)
-    hint = plain(as_called(error.hint)) if error else ""
-    return NodePart(number, name, state, shade(state), error=plain(str(error)), hint=hint)

@@ -16,12 +16,7 @@ from toolkit.compat.throughput import Constants, Range
 from toolkit.facts.nccl.inspector import CommunicatorRun
 from toolkit.facts.nccl.nccl_tests import CollectiveRun
 from toolkit.facts.nccl.ras import RasKind, RasLook, RasTrouble
-from toolkit.features.predict.plan.totals import (
-    NodeInputs,
-    NodeTotal,
-    Prediction,
-    predict_inputs,
-)
+from toolkit.features.predict.plan.totals import NodeInputs, NodeTotal, Prediction, predict_inputs
 from toolkit.features.predict.plan.what_if import parse_wishes, with_wishes
 from toolkit.plural import counted
 from toolkit.throughput.estimate import Estimate

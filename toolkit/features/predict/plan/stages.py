@@ -12,13 +12,7 @@ from dataclasses import dataclass
 from toolkit.compat.throughput import Constants
 from toolkit.throughput.inputs import PairInputs
 from toolkit.throughput.model import Term, least
-from toolkit.throughput.pair import (
-    PairPrediction,
-    copy_side,
-    gpu_side,
-    link_term,
-    wire_term,
-)
+from toolkit.throughput.pair import PairPrediction, copy_side, gpu_side, link_term, wire_term
 
 
 @dataclass(frozen=True, slots=True)

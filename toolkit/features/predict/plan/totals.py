@@ -10,6 +10,9 @@ import re
 from dataclasses import dataclass
 from functools import partial
 
+from toolkit.checks.check import Status
+from toolkit.checks.consumers.path import dmabuf_gap, peermem_gap
+from toolkit.checks.gpu.gpu import gpu_class
 from toolkit.compat.rows import Confidence
 from toolkit.compat.throughput import Constants, CpuClass, Range, constants
 from toolkit.errors import NoEvidence, Unparsable, UsageError, read_or
@@ -17,7 +20,6 @@ from toolkit.facts.node.node import Node
 from toolkit.facts.pci.pairs import Pairs
 from toolkit.facts.pci.topology import Distance
 from toolkit.facts.rdma.devices import RdmaDevice
-from toolkit.features.predict.plan.usable import gpu_gap, path_gap
 from toolkit.plural import counted, figure
 from toolkit.throughput.estimate import Estimate, Layer, estimate, left_open
 from toolkit.throughput.inputs import Load, PairInputs
@@ -25,6 +27,7 @@ from toolkit.throughput.model import Term, least
 from toolkit.throughput.pair import COHERENT, PairPrediction, link_term, predict_pair
 from toolkit.throughput.ports import no_port_up
 from toolkit.throughput.reading import Gaps, know, read_pair
+from toolkit.want import Want
 
 _ANY_MEMORY = Range(300, 100, 1000)  # GB/s of STREAM, where nothing tells
 
@@ -168,7 +171,40 @@ def read_node(node: Node, c: Constants) -> NodeInputs:
         read_pair(known, each, c, best=each.distance is best[each.gpu]) for each in told.pairs
     )
     memory, notes = memory_bandwidth(node, known.cpu, c)
-    return NodeInputs(pairs, _serving(node, pairs), memory, told.source, notes)
+    # HCAs that jobs use: as their roles tell, else those that are nearest to a GPU.
+    found = read_or(lambda: {each.address for each in node.compute_hcas}, set())
+    near = {each.hca for each in pairs if each.best}
+    ours = near & found or near
+    none: tuple[RdmaDevice, ...] = ()
+    devices = read_or(lambda: node.rdma_hardware, none)
+    # A ring goes where a port is up.
+    dark = {key for each in devices if no_port_up(each) for key in (each.address, each.name)}
+    return NodeInputs(pairs, frozenset(ours - dark or ours), memory, told.source, notes)
+
+
+def path_gap(node: Node) -> str | None:
+    """Why neither path is usable; "" where one is, None where it was not read."""
+    peermem = read_or(lambda: peermem_gap(node), None)
+    if peermem == "":
+        return ""
+    dmabuf = read_or(lambda: dmabuf_gap(node, Want()), None)
+    if dmabuf == "":
+        return ""
+    if peermem is None or dmabuf is None:
+        return None
+    return f"peermem: {peermem}; dma-buf: {dmabuf}"
+
+
+def gpu_gap(node: Node, address: str) -> str:
+    """What the kind of a GPU says against it; "" where nothing does, or nothing tells."""
+    try:
+        finding = gpu_class.judge(node, Want())
+    except (NoEvidence, Unparsable):
+        return ""
+    if finding.status is not Status.FAIL:
+        return ""
+    named = [each for each in finding.details if address in each]
+    return finding.found if named or not finding.details else ""
 
 
 def predict_inputs(told: NodeInputs, load: Load, c: Constants) -> Prediction:
@@ -176,10 +212,7 @@ def predict_inputs(told: NodeInputs, load: Load, c: Constants) -> Prediction:
     pairs = tuple(predict_pair(each, load, c) for each in told.pairs)
     notes = [note for each in told.pairs for note in each.notes]
     return Prediction(
-        pairs,
-        _total(told, pairs, c),
-        told.source,
-        tuple(dict.fromkeys((*notes, *told.notes))),
+        pairs, _total(told, pairs, c), told.source, tuple(dict.fromkeys((*notes, *told.notes)))
     )
 
 
@@ -188,17 +221,6 @@ def _nearest(told: Pairs) -> dict[str, Distance]:
     for each in told.pairs:
         best[each.gpu] = min(each.distance, best.get(each.gpu, each.distance))
     return best
-
-
-def _serving(node: Node, pairs: tuple[PairInputs, ...]) -> frozenset[str]:
-    """HCAs that jobs use: as their roles tell, else those that are nearest to a GPU."""
-    found = read_or(lambda: {each.address for each in node.compute_hcas}, set())
-    near = {each.hca for each in pairs if each.best}
-    ours = near & found or near
-    none: tuple[RdmaDevice, ...] = ()
-    devices = read_or(lambda: node.rdma_hardware, none)
-    dark = {key for each in devices if no_port_up(each) for key in (each.address, each.name)}
-    return frozenset(ours - dark or ours)  # a ring goes where a port is up
 
 
 def _total(told: NodeInputs, pairs: tuple[PairPrediction, ...], c: Constants) -> NodeTotal | None:
@@ -302,25 +324,20 @@ def gain(
     # The bus bandwidth of nccl-tests is that of a ring over all GPUs: 2 (n - 1) / n a byte.
     ranks = job.nodes * total.gpus
     sent = Range.exactly(2 * (ranks - 1) / ranks * job.bytes / 1e9)
-    fast, slow = (_ring_speed(each) * spread for each in (total.with_gdr, bounce.without_gdr))
+    fast, slow = (
+        Range(each.value, max(each.low, 1e-3), each.high) * spread
+        for each in (total.with_gdr, bounce.without_gdr)
+    )
     like = name if other == name else f"{name}, and without GPUDirect like {other}"
     left = [name for name, _ in totals if name not in {name for name, _ in told}]
-    notes = _assumptions(job, like, ranks, many=many)
-    if left:
-        notes = (*notes, f"left out, for no pair that carries a ring is told: {', '.join(left)}")
-    unknown = any(each.with_gdr.open for _, each in told)
-    return Return(job, name, sent.over(fast), sent.over(slow), notes, unknown)
-
-
-def _ring_speed(found: Estimate) -> Range:
-    return Range(found.value, max(found.low, 1e-3), found.high)
-
-
-def _assumptions(job: TrainingJob, name: str, ranks: int, *, many: bool) -> tuple[str, ...]:
     ring = "as measured on four nodes" if many else "as measured on two nodes"
-    return (
-        f"all {job.nodes} nodes are like {name}, and the network between them does not block",
+    notes: tuple[str, ...] = (
+        f"all {job.nodes} nodes are like {like}, and the network between them does not block",
         f"pure data parallelism: {model_size(job.parameters)} gradients of {_BYTES} bytes a step",
         f"one ring over {ranks} GPUs, {ring}; reduction within nodes or switches first is faster",
         "nothing of it overlaps with computation: what a framework hides is not saved twice",
     )
+    if left:
+        notes = (*notes, f"left out, for no pair that carries a ring is told: {', '.join(left)}")
+    unknown = any(each.with_gdr.open for _, each in told)
+    return Return(job, name, sent.over(fast), sent.over(slow), notes, unknown)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from toolkit.compat.throughput import Range
 from toolkit.errors import UsageError
@@ -17,6 +18,7 @@ from toolkit.throughput.pair import NEAR
 from toolkit.throughput.ports import packet_of
 
 Change = Callable[[PairInputs], PairInputs]
+T = TypeVar("T")
 _SPEEDS = {"1": 2.5, "2": 5.0, "3": 8.0, "4": 16.0, "5": 32.0, "6": 64.0}
 _AS_ASKED = "as asked"
 
@@ -78,26 +80,15 @@ def _wish(word: str) -> WhatIf:
     return WhatIf(word, change)
 
 
-def _acs(value: str) -> Change | None:
-    redirects = {"off": (), "on": ("the bridges, as asked",)}.get(value)
-    return None if redirects is None else lambda pair: replace(pair, redirects=redirects)
+def _blocked(pair: PairInputs, why: str) -> PairInputs:
+    notes = tuple(each for each in pair.notes if each != NOT_TOLD)
+    return replace(pair, blocked=why, notes=notes)
 
 
-def _iommu(value: str) -> Change | None:
-    translated = {"pt": False, "off": False, "translated": True}.get(value)
-    return None if translated is None else lambda pair: replace(pair, translated=translated)
-
-
-def _gdr(value: str) -> Change | None:
-    blocked = {"on": "", "off": _AS_ASKED}.get(value)
-    if blocked is None:
-        return None
-
-    def told(pair: PairInputs) -> PairInputs:
-        notes = tuple(each for each in pair.notes if each != NOT_TOLD)
-        return replace(pair, blocked=blocked, notes=notes)
-
-    return told
+def _moved(pair: PairInputs, distance: Distance) -> PairInputs:
+    """Below another switch nothing is known of its bridges."""
+    new = distance is Distance.PIX and pair.distance not in NEAR
+    return replace(pair, distance=distance, redirects=None if new else pair.redirects)
 
 
 def _link(value: str) -> LinkTold | None:
@@ -105,93 +96,70 @@ def _link(value: str) -> LinkTold | None:
     return LinkTold.known(Link(_SPEEDS[found[1]], int(found[2])), _AS_ASKED) if found else None
 
 
-def _both_links(value: str) -> Change | None:
-    link = _link(value)
-    return None if link is None else lambda pair: replace(pair, gpu_link=link, hca_link=link)
-
-
-def _gpu_link(value: str) -> Change | None:
-    link = _link(value)
-    return None if link is None else lambda pair: replace(pair, gpu_link=link)
-
-
-def _hca_link(value: str) -> Change | None:
-    link = _link(value)
-    return None if link is None else lambda pair: replace(pair, hca_link=link)
-
-
-def _on_wire(change: Callable[[HcaWire], HcaWire]) -> Change:
-    return lambda pair: replace(pair, wire=change(pair.wire))
-
-
-def _mtu(value: str) -> Change | None:
+def _mtu(value: str) -> Range | None:
     """Of RDMA, or of the net device: 9000 leaves 4096."""
     size = int(value) if re.fullmatch(r"\d{3,5}", value) else 0
     packet = size if size in {256, 512, 1024, 2048, 4096} else packet_of(size)
-    if not packet:
-        return None
-    return _on_wire(lambda wire: replace(wire, mtu=Range.exactly(packet)))
+    return Range.exactly(packet) if packet else None
 
 
-def _rate(value: str) -> Change | None:
-    if not re.fullmatch(r"[1-9]\d{0,3}", value):
-        return None
-    return _on_wire(lambda wire: replace(wire, gbits=Range.exactly(float(value)), guessed=False))
+def _rate(value: str) -> Range | None:
+    return Range.exactly(float(value)) if re.fullmatch(r"[1-9]\d{0,3}", value) else None
 
 
-def _layer(value: str) -> Change | None:
-    layer = {"ib": Layer2.INFINIBAND, "roce": Layer2.ETHERNET}.get(value)
-    return None if layer is None else _on_wire(lambda wire: replace(wire, layer=layer))
-
-
-def _power(value: str, least: int) -> float | None:
-    """A power of two of bytes, from ``least`` to 4096."""
+def _power(value: str) -> Range | None:
+    """A power of two of bytes, from 128 to 4096."""
     size = int(value) if re.fullmatch(r"\d{2,4}", value) else 0
-    return float(size) if size in {least << shift for shift in range(6)} and size <= 4096 else None
+    return Range.exactly(float(size)) if size in {128 << shift for shift in range(6)} else None
 
 
-def _mps(value: str) -> Change | None:
-    size = _power(value, 128)
-    return None if size is None else lambda pair: replace(pair, payload=Range.exactly(size))
+def _put(
+    read: Callable[[str], T | None], change: Callable[[PairInputs, T], PairInputs]
+) -> Callable[[str], Change | None]:
+    """What reads a value and makes of it a change; None where ``read`` does not know it."""
+
+    def reader(text: str) -> Change | None:
+        value = read(text)
+        return None if value is None else lambda pair: change(pair, value)
+
+    return reader
 
 
-def _mrrs(value: str) -> Change | None:
-    size = _power(value, 128)
-    return None if size is None else lambda pair: replace(pair, request=Range.exactly(size))
+def _put_on_wire(
+    read: Callable[[str], T | None], change: Callable[[HcaWire, T], HcaWire]
+) -> Callable[[str], Change | None]:
+    return _put(read, lambda pair, value: replace(pair, wire=change(pair.wire, value)))
 
 
-def _tags(value: str) -> Change | None:
-    if value not in {"32", "256", "768"}:
-        return None
-    return lambda pair: replace(pair, tags=Range.exactly(float(value)))
-
-
-def _distance(value: str) -> Change | None:
-    names = {"pix": Distance.PIX, "phb": Distance.PHB, "node": Distance.NODE, "sys": Distance.SYS}
-    distance = names.get(value)
-    if distance is None:
-        return None
-
-    def moved(pair: PairInputs) -> PairInputs:
-        """Below another switch nothing is known of its bridges."""
-        new = distance is Distance.PIX and pair.distance not in NEAR
-        return replace(pair, distance=distance, redirects=None if new else pair.redirects)
-
-    return moved
-
-
+_REDIRECTS: dict[str, tuple[str, ...]] = {"off": (), "on": ("the bridges, as asked",)}
+_TRANSLATED = {"pt": False, "off": False, "translated": True}
+_LAYERS = {"ib": Layer2.INFINIBAND, "roce": Layer2.ETHERNET}
+_TAGS = {each: Range.exactly(float(each)) for each in ("32", "256", "768")}
+_DISTANCES = {"pix": Distance.PIX, "phb": Distance.PHB, "node": Distance.NODE, "sys": Distance.SYS}
 _KNOWN: dict[str, tuple[Callable[[str], Change | None], str]] = {
-    "acs": (_acs, "off|on"),
-    "iommu": (_iommu, "pt|off|translated"),
-    "gdr": (_gdr, "on|off"),
-    "link": (_both_links, "gen5x16"),
-    "gpu-link": (_gpu_link, "gen5x16"),
-    "hca-link": (_hca_link, "gen5x16"),
-    "mtu": (_mtu, "1024|2048|4096, or a net device's: 9000"),
-    "rate": (_rate, "400 (Gb/s)"),
-    "layer": (_layer, "ib|roce"),
-    "mps": (_mps, "128..4096"),
-    "mrrs": (_mrrs, "128..4096"),
-    "tags": (_tags, "32|256|768"),
-    "distance": (_distance, "pix|phb|node|sys"),
+    "acs": (_put(_REDIRECTS.get, lambda pair, by: replace(pair, redirects=by)), "off|on"),
+    "iommu": (
+        _put(_TRANSLATED.get, lambda pair, so: replace(pair, translated=so)),
+        "pt|off|translated",
+    ),
+    "gdr": (_put({"on": "", "off": _AS_ASKED}.get, _blocked), "on|off"),
+    "link": (
+        _put(_link, lambda pair, link: replace(pair, gpu_link=link, hca_link=link)),
+        "gen5x16",
+    ),
+    "gpu-link": (_put(_link, lambda pair, link: replace(pair, gpu_link=link)), "gen5x16"),
+    "hca-link": (_put(_link, lambda pair, link: replace(pair, hca_link=link)), "gen5x16"),
+    "mtu": (
+        _put_on_wire(_mtu, lambda wire, mtu: replace(wire, mtu=mtu)),
+        "1024|2048|4096, or a net device's: 9000",
+    ),
+    "rate": (
+        _put_on_wire(_rate, lambda wire, rate: replace(wire, gbits=rate, guessed=False)),
+        "400 (Gb/s)",
+    ),
+    "layer": (_put_on_wire(_LAYERS.get, lambda wire, layer: replace(wire, layer=layer)), "ib|roce"),
+    "mps": (_put(_power, lambda pair, size: replace(pair, payload=size)), "128..4096"),
+    "mrrs": (_put(_power, lambda pair, size: replace(pair, request=size)), "128..4096"),
+    "tags": (_put(_TAGS.get, lambda pair, tags: replace(pair, tags=tags)), "32|256|768"),
+    "distance": (_put(_DISTANCES.get, _moved), "pix|phb|node|sys"),
 }

@@ -78,11 +78,7 @@ class SlurmService:
         return f"drained: {reason(self.run, IN_HAND)}\n"
 
     def _wait(self, host: Host, since: float, say: Say) -> None:
-        """Until no job runs on the drained node.
-
-        :raises JobsRemain: they do after ``jobs_s``.
-        :raises Others: somebody else has taken it, or given it back, meanwhile.
-        """
+        """Until no job runs on the drained node."""
         name, pause, said = node_name(host), _POLL_S, ""
         while True:
             node = self.site.glance(name, since)

@@ -133,10 +133,10 @@ class SrunTransport:
         """
         seen = self.site.look(node)
         whose = stand(seen, self.owner)
-        if whose is SlurmStand.SERVING and not self._left_open(node):
-            return self._read(seen)
         if whose is SlurmStand.SERVING:
-            self._drain_again(node)
+            if not self.owner or not _reserved(self.site, job_name(self.owner, node)):
+                return self._read(seen)
+            self._drain_again(node)  # a controller of this run died between resume and drain
             return self._hold(seen)
         if whose is not SlurmStand.OURS or not self.owner:
             raise SlurmHeld(
@@ -149,10 +149,6 @@ class SrunTransport:
                 hint="wait until it is back, and run again",
             )
         return self._hold(seen)
-
-    def _left_open(self, node: str) -> bool:
-        """Whether a controller of this run died between resuming the node and draining it."""
-        return bool(self.owner) and _reserved(self.site, job_name(self.owner, node))
 
     def _read(self, node: SlurmNode) -> str:
         name = f"{NAME}-reads-{node.name}"
