@@ -22,6 +22,7 @@ VALUES = {
     "ofed_dkms": "mlnx-ofed-kernel",
     "package": "nvidia",
     "folder": "updates/dkms",
+    "kernel": "6.8.0-51-generic",
     "kernels": "6.8.0-45-generic 6.8.0-51-generic",
     "modules": "ib_core ib_uverbs",
     "patches": "yes",

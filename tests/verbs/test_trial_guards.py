@@ -100,7 +100,7 @@ def left(trial: Trial, after: CommandLines, busy: str = "") -> ApplyError:
 
 def test_it_goes_back_by_a_reboot(trial: Trial, done: list[str]) -> None:
     error = left(trial, CommandLines(OLD, OLD))
-    assert "it was worse; it is on its old command line" in str(error)
+    assert "it was worse; it is on the old command line" in str(error)
     assert done == ["given-up 1: it was worse", "reboot of boot-2"]
 
 
@@ -135,5 +135,5 @@ def test_a_node_that_came_back_with_yet_another_line_is_not_called_as_before(
 ) -> None:
     error = left(trial, CommandLines((*OLD, "single"), OLD))
     assert "its command line is now: root=/dev/sda1 ro single" in str(error)
-    assert flow.BACK not in str(error)
+    assert "nothing else was touched" not in str(error)
     assert done[-1] == "reboot of boot-2"

@@ -7,6 +7,7 @@ Where the next kernel has an argument that does it, that is one of boot_argument
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Mapping
 
@@ -28,8 +29,14 @@ from toolkit.want import Want
 
 LIST = "/etc/gdr-toolkit/kernel-arguments"
 GENERATOR = "/etc/grub.d/42_gdr-toolkit"
+HELD = "/etc/default/grub.d/zz-gdr-toolkit-kernel.cfg"
 ENTRY = "gdr-toolkit-trial"  # what next_entry names; the same for every trial
 ENTRY_FILE = f"/boot/loader/entries/{ENTRY}.conf"
+_FOR = re.compile(
+    r"^# Placed by gdr-toolkit until the kernel (?P<kernel>\S+) has [^']*"
+    r"^GRUB_DEFAULT='(?:(?P<menu>[^'>]*)>)?(?P<entry>[^'>]*)'$",
+    re.MULTILINE,
+)
 _BOOT = (Trigger.UPDATE_BOOTLOADER, Trigger.REBOOT)
 _PROOFS = ("acs.redirect", "acs.persistence")
 _START = (Trigger.START_UNITS,)
@@ -113,6 +120,19 @@ def _one_for_each_key(
     return values
 
 
+def held(node: Node, _want: Want) -> Mapping[str, str] | None:
+    """What an upgrade placed stays until the kernel that it is for has booted.
+
+    :raises NoEvidence: its text was not read.
+    """
+    if HELD not in node.placed:
+        return None
+    found = _FOR.search(node.ours.get(HELD, ""))
+    if found is None:
+        raise NoEvidence(f"{HELD}: its text was not read")
+    return None if found[1] == node.kernel else found.groupdict(default="")
+
+
 def _arguments(
     name: str, path: str, template: str, families: Callable[[Family], bool], told: Told
 ) -> Artefact:
@@ -137,6 +157,17 @@ BOOT = (
     _arguments("boot.arguments", _DROP_IN, "boot/grub.cfg.j2", reads_drop_ins, in_a_file),
     _arguments("boot.arguments-grubby", LIST, _LIST, has_grubby, by_grubby),
     _arguments("boot.arguments-suse", LIST, _LIST, has_pbl, by_pbl),
+    Artefact(
+        "boot.kernel",
+        "leave the default of the boot as it is, until another kernel has booted well",
+        HELD,
+        "boot/kernel.cfg.j2",
+        held,
+        (Trigger.UPDATE_BOOTLOADER,),
+        (),
+        removed=(Trigger.UPDATE_BOOTLOADER,),
+        families=reads_drop_ins,
+    ),
     Artefact(
         "boot.trial",
         "take away a trial that was left in the boot menu",

@@ -14,7 +14,7 @@ from toolkit.plan.artefacts import ARTEFACTS
 from toolkit.plan.boot_arguments import arguments_in, bare, needed
 from toolkit.plan.change import Action, Blocked, Change
 from toolkit.plan.node_state import Situation
-from toolkit.plan.trial import Trial, trial_of
+from toolkit.plan.trial import Trial, lines_of, trial_of
 from toolkit.want import Want
 
 FORGET = "to try it again, remove its line from /var/lib/gdr-toolkit/trials on the node"
@@ -28,7 +28,9 @@ def with_arguments(artefact: Artefact, told: Told, here: Situation) -> Artefact:
     wanted = tuple(a for each in artefact.asking for a in each.gather(here.node, here.want))
     old = here.node.placed.get(artefact.path)
     words = () if old is None else _words_of(artefact.path, here)
-    tried = here.node.cmdline.words if here.node.live and here.node.trial else ()
+    tried: set[str] = set()
+    if here.node.live and here.node.trial:
+        tried = {*map(bare, here.node.cmdline.words)} - {*lines_of(here.node).usual}
     lacking = {a for a in wanted if here.failing(a.proofs) or here.unknown(a.proofs)}
     lacking |= {a for a in wanted if a.word in tried}
     found = needed(wanted, words, lacking.__contains__)
@@ -70,18 +72,18 @@ def decide_boot(here: Situation, *, untried: bool) -> Trial | None:
         return None  # the next boot has it, whoever saw to that: only the reboot is owed
     words = tuple(word for word in new if word not in running)
     try:
-        return _untried_yet(trial_of(here.node, here.family, words, gone), here)
+        return untried_yet(trial_of(here.node, here.family, words, gone), here.node)
     except (NoEvidence, Unparsable, Unsupported) as why:
         _block(change, str(why), why.own_hint, here)
     return None
 
 
-def _untried_yet(trial: Trial, here: Situation) -> Trial:
+def untried_yet(trial: Trial, node: Node) -> Trial:
     """:raises Unsupported: where the same was tried, and did not become the default.
 
     One that could not be read is tried once more: the link may have been the cause.
     """
-    tried = here.node.trials.get(trial.id)
+    tried = node.trials.get(trial.id)
     if tried is None:
         return trial
     if tried.outcome is TrialOutcome.UNREAD:

@@ -39,11 +39,19 @@ class Trial:
     file: Change  # the entry, as a file of ours
     acts: tuple[Act, ...]  # tell the loader of it
     last: bool = False  # it was tried before, and could not be read
+    kernel: str = ""  # its release, where that is what is tried
 
     @property
     def told(self) -> str:
         """What is tried, for a reader: lists of devices may be long."""
+        if self.kernel:
+            return f"kernel {self.kernel}"
         return ", ".join((*map(_short, self.words), *(f"no {_short(w)}" for w in self.gone)))
+
+    @property
+    def old(self) -> str:
+        """What it stands against, and what the node has again without it."""
+        return "the old kernel" if self.kernel else "the old command line"
 
     @property
     def mark(self) -> str:
@@ -84,19 +92,22 @@ def lines_of(node: Node) -> CommandLines:
     return CommandLines(running, words[0], words[1])
 
 
-def trial_of(node: Node, family: Family, words: tuple[str, ...], gone: tuple[str, ...]) -> Trial:
+def trial_of(
+    node: Node, family: Family, words: tuple[str, ...], gone: tuple[str, ...], kernel: str = ""
+) -> Trial:
     """How the loader of this node is told to boot such a command line once.
 
     :param words: what the default entry is to gain, without quotes; ``gone``: to lose.
+    :param kernel: one of another release, with its own command line.
     :raises Unsupported: this loader cannot boot an entry once and forget it.
     :raises NoEvidence: where the node does not tell.
     """
-    _must_not_wait(node)
-    _must_be_able(node)
-    entry = default_entry(node.boot_menu, node.grubby_default, usual=True)
-    if entry is None or entry.unresolved:
+    must_be_able(node)
+    default = default_entry(node.boot_menu, node.grubby_default, usual=True)
+    if default is None or default.unresolved:
         raise NoEvidence("boot configuration: its default entry was not found")
-    before = tuple(map(bare, entry.cmdline.words))
+    before = tuple(map(bare, default.cmdline.words))
+    entry = entry_of(node, kernel) if kernel else default
     line = "\n".join((entry.kernel, *before, "", *words, "", *gone))
     name = sha256(line.encode()).hexdigest()[:12]
     # What brings a node that hangs on a trial back by itself, where nothing else does.
@@ -111,11 +122,26 @@ def trial_of(node: Node, family: Family, words: tuple[str, ...], gone: tuple[str
         file = _generator(family.menus[0], entry, name, add, gone)
         acts = (_derive(family, name), _once(family))
     old = node.placed.get(file.path)
-    return Trial(name, words, gone, before, replace(file, old=old), acts)
+    return Trial(name, words, gone, before, replace(file, old=old), acts, kernel=kernel)
 
 
-def _must_be_able(node: Node) -> None:
-    """Raise unless GRUB boots an entry once here, and can forget it without our help."""
+def entry_of(node: Node, kernel: str) -> BootEntry:
+    """The entry of a kernel; of two the later, whose name others' kernels do not take.
+
+    :raises NoEvidence: there is none, or it was not read in full.
+    """
+    found = [e for e in node.boot_entries if e.kernel == kernel and not e.recovery]
+    if not found or found[-1].unresolved:
+        raise NoEvidence(f"boot configuration: no entry of {kernel} was found")
+    return found[-1]
+
+
+def must_be_able(node: Node) -> None:
+    """Raise unless GRUB boots an entry once here, and can forget it without our help.
+
+    :raises Unsupported: this loader cannot, or would wait at its menu.
+    """
+    _must_not_wait(node)
     menu, variables = node.boot_menu, node.grub_variables
     if not menu.heeds_once:
         raise _cannot("its grub.cfg does not ask for next_entry")

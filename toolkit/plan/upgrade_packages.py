@@ -7,15 +7,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from toolkit.checks.modules.fixes import image_package, of_another_distribution
-from toolkit.errors import read_or
+from toolkit.errors import NoEvidence, Unparsable, Unsupported, read_or
 from toolkit.evidence import Evidence, State
-from toolkit.facts.distros import driver_modules
+from toolkit.facts.distros import Family, driver_modules, family_of, reads_drop_ins
 from toolkit.facts.gpu.driver import Flavor
 from toolkit.facts.node.node import Node
 from toolkit.facts.versions import Version
 from toolkit.plan.artefact import Trigger
-from toolkit.plan.change import Act, Blocked, When
+from toolkit.plan.artefacts_boot import HELD
+from toolkit.plan.change import Act, Action, Blocked, Change, Command, When
+from toolkit.plan.decide_boot import untried_yet
 from toolkit.plan.plan import Plan
+from toolkit.plan.templates import render_text
+from toolkit.plan.trial import ASK, entry_of, must_be_able, trial_of
 from toolkit.upgrade import Upgrade
 from toolkit.want import Want
 
@@ -95,6 +99,12 @@ def _has_driver(node: Node, version: str) -> bool:
         *(each.version for each in read_or(lambda: node.dkms, ())),
     )
     return any(f"{each}.".startswith(f"{version}.") for each in found)
+
+
+def _is_to_be_loaded(node: Node, version: str) -> bool:
+    """That driver is on disk, and another is loaded."""
+    loaded = node.driver is not None and f"{node.driver.version}.".startswith(f"{version}.")
+    return _has_driver(node, version) and not loaded
 
 
 def _has_modules(node: Node, upgrade: Upgrade) -> bool:
@@ -188,20 +198,92 @@ def installing(
 _ID = "packages"
 
 
-def upgraded(plan: Plan, evidence: Evidence, want: Want) -> Plan:
+def upgraded(plan: Plan, evidence: Evidence, want: Want, *, untried: bool = False) -> Plan:
     """The plan with the upgrade that is asked for: packages alone first, for all else follows.
 
     What the node then needs is planned from what it says then. A kernel that is installed is
-    booted.
+    booted once, and is the default where no check is worse for it. A driver is loaded by a boot.
+
+    :param untried: it is the default as soon as it is installed.
     """
     node, upgrade = Node(evidence), want.upgrade
     acts, blocked = installing(evidence, upgrade, allowed=want.packages)
-    if acts:
-        return Plan(triggers=(Trigger.INSTALL_PACKAGES,), acts=acts, family=plan.family)
-    kernel = upgrade.kernel
-    if blocked or not kernel or node.kernel == kernel:
-        return replace(plan, blocked=(*plan.blocked, *blocked))
-    if read_or(lambda: node.default_kernel, "") != kernel:
-        other = Blocked(_ID, f"{kernel} is installed, and the next boot starts another kernel")
-        return replace(plan, blocked=(*plan.blocked, other))
-    return replace(plan, triggers=tuple(sorted({*plan.triggers, Trigger.REBOOT})))
+    changes: tuple[Change, ...] = ()
+    try:
+        if acts and lacks_kernel(node, upgrade) and not untried:
+            changes, acts = _holding(node, family_of(node.distro), upgrade.kernel, acts)
+        if acts:
+            triggers = tuple(sorted({act.trigger for act in acts}))
+            return Plan(changes, triggers, acts=acts, family=plan.family)
+        if not blocked and upgrade.kernel:
+            return _booting(plan, node, upgrade.kernel)
+        if not blocked and upgrade.driver and _is_to_be_loaded(node, upgrade.driver):
+            return replace(plan, triggers=tuple(sorted({*plan.triggers, Trigger.REBOOT})))
+    except (NoEvidence, Unparsable, Unsupported) as why:
+        blocked = (Blocked(_ID, str(why), why.own_hint),)
+    return replace(plan, blocked=(*plan.blocked, *blocked))
+
+
+def _holding(
+    node: Node, family: Family, kernel: str, acts: tuple[Act, ...]
+) -> tuple[tuple[Change, ...], tuple[Act, ...]]:
+    """The install, with what leaves the default as it is: the next power cycle boots no other.
+
+    :raises Unsupported: an entry cannot be booted once here, or the default cannot be held.
+    :raises NoEvidence: where the node does not tell of its boot.
+    """
+    must_be_able(node)
+    stays = node.default_kernel
+    if family.grubby:
+        return (), (*acts, _default(stays))
+    if not reads_drop_ins(family):
+        raise Unsupported(
+            f"the default of the boot cannot be held at {stays} here until {kernel} was tried",
+            hint=f"{ASK} leaves it to the package, whose kernel is the default from the start",
+        )
+    entry = entry_of(node, stays)
+    above, inside, _ = entry.place.partition(">")
+    menu = next((each.id for each in node.boot_menu.lines if inside and each.place == above), "")
+    values = {"kernel": kernel, "menu": menu, "entry": entry.id}
+    text = render_text("boot/kernel.cfg.j2", values)
+    title = f"leave {stays} the default until {kernel} has booted well"
+    change = Change(
+        *("boot.kernel", title, HELD, Action.PLACE, text, 0o644),
+        *(node.placed.get(HELD), None, (), (f"{kernel} is tried by one boot",)),
+    )
+    [act] = acts
+    return (change,), (replace(act, undo=(*act.undo, (When.AFTER, family.bootloader))),)
+
+
+def _default(kernel: str, undo: tuple[tuple[When, Command], ...] = ()) -> Act:
+    command = ("grubby", "--set-default", f"/boot/vmlinuz-{kernel}")
+    return Act(Trigger.UPDATE_BOOTLOADER, command, undo=undo)
+
+
+def _booting(plan: Plan, node: Node, kernel: str) -> Plan:
+    """The plan with what brings the node to a kernel that is installed.
+
+    :raises Unsupported: it was tried and given up, or cannot be tried.
+    :raises NoEvidence: where the node does not tell of its boot.
+    """
+    family, default = family_of(node.distro), node.default_kernel
+    if node.kernel == kernel != default and family.grubby:
+        back = _default(default)
+        keep = _default(kernel, ((When.AFTER, back.command),))
+        triggers = tuple(sorted({*plan.triggers, Trigger.UPDATE_BOOTLOADER}))
+        return replace(plan, triggers=triggers, acts=(*plan.acts, keep))
+    if node.kernel == kernel != default and HELD not in node.placed:
+        raise Unsupported(f"{kernel} runs, and the next boot starts {default}")
+    if node.kernel == kernel:
+        return plan  # what held the old one goes by its artefact
+    if default == kernel:
+        return replace(plan, triggers=tuple(sorted({*plan.triggers, Trigger.REBOOT})))
+    if plan.trial is not None:
+        return plan  # one at a time
+    if not (family.grubby or HELD in node.placed):
+        raise Unsupported(f"{kernel} is installed, and the next boot starts another kernel")
+    rest = tuple(each for each in plan.triggers if each is not Trigger.REBOOT)
+    if rest or plan.files:
+        return replace(plan, triggers=rest)  # first, for it may be what that kernel needs
+    trial = untried_yet(trial_of(node, family, (), (), kernel), node)
+    return replace(plan, triggers=(Trigger.REBOOT,), trial=trial)

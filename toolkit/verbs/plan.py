@@ -77,7 +77,7 @@ def plan_node(
     if want.upgrade != Upgrade():
         from toolkit.plan.upgrade_packages import upgraded  # noqa: PLC0415 only they pay for it
 
-        plan = upgraded(plan, evidence, want)
+        plan = upgraded(plan, evidence, want, untried=untried)
     if not node.live:
         return Planned(judged, plan, _bundle(plan, node, want))
     trial = _bundle(plan.trying, node, want) if plan.trying else None

@@ -27,7 +27,7 @@ from toolkit.verbs.reading import who_works
 from toolkit.verbs.trial import Hands, attempt
 from toolkit.want import Want
 
-ROUNDS = 4  # a plan may show only after a reboot; one that never empties is a bug, not a loop
+ROUNDS = 6  # a plan may show only after a reboot; one that never empties is a bug, not a loop
 APPLY_S = 3600.0  # a DKMS build of the driver takes minutes on a slow node
 REBOOT_S = 900.0
 SETTLE_S = 180.0  # from the first answer of SSH to GPUs, ports and services in place

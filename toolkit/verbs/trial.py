@@ -19,7 +19,6 @@ from toolkit.ssh.transport import Sink, Transport
 from toolkit.verbs.plan import Planned, sealed
 
 APPLY_S = 600.0  # update-grub; os-prober may look at many disks
-BACK = "it is on its old command line, and nothing else was touched"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +120,7 @@ def _reboot(hands: Hands, boot_id: str) -> None:
         )
     except TransportError as why:
         raise TransportError(
-            f"{why}; its command line was a trial, and its next reset boots the old entry",
+            f"{why}; that was a trial, and its next reset boots the old entry",
             hint="reset it by its BMC, then look: doctor; nothing else was touched",
         ) from why
 
@@ -143,9 +142,9 @@ def _leave(hands: Hands, start: Planned, now: Planned, trial: Trial, why: str) -
     if jobs := hands.busy():
         raise ApplyError(
             f"{hands.name}: tried {trial.told}: {why}; it runs with that still: {jobs}",
-            hint="once the job has ended, reboot it: its default is the old command line",
+            hint=f"once the job has ended, reboot it: its default is {trial.old}",
         )
-    hands.say("going back to the old command line")
+    hands.say(f"going back to {trial.old}")
     _reboot(hands, now.boot_id)
     after = hands.settle()
     if after.lines.running != start.lines.running:
@@ -171,4 +170,5 @@ def _given_up(hands: Hands, trial: Trial, why: str, outcome: TrialOutcome) -> Ap
     note(hands.transport, trial.id, outcome, why)
     again = "its evidence broke off: run again once the link holds; it is tried once more"
     hint = again if outcome is TrialOutcome.UNREAD else FORGET
-    return ApplyError(f"{hands.name}: tried {trial.told}: {why}; {BACK}", hint=hint)
+    back = f"it is on {trial.old}, and nothing else was touched"
+    return ApplyError(f"{hands.name}: tried {trial.told}: {why}; {back}", hint=hint)

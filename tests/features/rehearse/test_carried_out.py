@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.evidence.build import node
+from tests.evidence.build import DRIVER, KERNEL, UPDATES, kernel_block, modinfo, node
+from tests.evidence.frames import ABSENT, Override
+from tests.evidence.healthy_boot import grub
 from tests.features.rehearse.kinds import KINDS, TODAY, WANT, captured, newer, read, statuses
+from tests.unit.planning import placed
 from toolkit.compat.reader import shipped
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.node.node import Node
@@ -18,12 +22,13 @@ from toolkit.features.rehearse.plan_evidence import as_if
 from toolkit.node.deliver import rollback_script
 from toolkit.node.scripts import assembled
 from toolkit.plan.artefact import Trigger
+from toolkit.plan.artefacts_boot import HELD
 from toolkit.plan.bundle import script
 from toolkit.plan.upgrade_packages import installing, packages_asked
 from toolkit.upgrade import Upgrade
 from toolkit.verbs.plan import Planned, plan_node
-from toolkit.want import Want
 
+BOOT = '"$GDR_BIN/boot"\n'
 UBUNTU = "6.8.0-90-generic"
 OFFERED = f"linux-image-{UBUNTU} 6.8.0-90.91\nlinux-headers-{UBUNTU} 6.8.0-90.91\n"
 
@@ -34,13 +39,37 @@ def asked(place: Path, evidence: Evidence, upgrade: Upgrade) -> Evidence:
     return evidence.plus(read(place, assembled(("frames.sh", "offered.sh"), call)).frames.values())
 
 
-def offering(text: str) -> Evidence:
-    return node().plus([Frame("packages", State.OK, "apt-cache madison", text)])
+def offering(text: str, changed: Mapping[str, Override] | None = None) -> Evidence:
+    return node(changed or {}).plus([Frame("packages", State.OK, "apt-cache madison", text)])
 
 
-def planned(evidence: Evidence, upgrade: Upgrade, *, want: Want = WANT) -> Planned:
+def planned(evidence: Evidence, upgrade: Upgrade, *, untried: bool = False) -> Planned:
     """What provision would do, where the site lets it install packages."""
-    return plan_node("n", evidence, replace(want, packages=True, upgrade=upgrade), TODAY)
+    want = replace(WANT, packages=True, upgrade=upgrade)
+    return plan_node("n", evidence, want, TODAY, untried=untried)
+
+
+def tried(place: Path, upgrade: Upgrade, what: str) -> Node:
+    """In the boot that tries it, whose entry is gone from the menu again."""
+    found = planned(read(place), upgrade)
+    assert found.plan.trial is not None
+    assert found.plan.trial.told == what
+    assert found.trial is not None
+    read(place, script(found.trial))
+    read(place, BOOT)
+    read(place, rollback_script("last", 60))
+    now = Node(read(place))
+    assert now.trial == found.plan.trial.id
+    return now
+
+
+def kept(place: Path, upgrade: Upgrade) -> Node:
+    """What was tried is the default now."""
+    found = planned(read(place), upgrade)
+    assert Trigger.REBOOT not in found.plan.triggers
+    assert found.bundle is not None
+    read(place, script(found.bundle))
+    return Node(read(place))
 
 
 def test_of_three_hundred_nodes_each_is_planned_for_as_it_was_foretold(tmp_path: Path) -> None:
@@ -64,29 +93,99 @@ def test_of_three_hundred_nodes_each_is_planned_for_as_it_was_foretold(tmp_path:
         assert told[kind].boots == 1, name
 
 
-@pytest.mark.parametrize("kind", ["demo-healthy", "demo-rocky"])
+@pytest.mark.parametrize(
+    ("kind", "lacks", "mended"),
+    [
+        pytest.param("demo-healthy", (), set(), id="apt"),
+        pytest.param("demo-rocky", ("iommu=pt",), {"iommu.boot", "iommu.passthrough"}, id="dnf"),
+    ],
+)
 def test_a_node_that_was_upgraded_is_as_it_was_foretold_and_can_go_back(
-    kind: str, tmp_path: Path
+    kind: str, lacks: tuple[str, ...], mended: set[str], tmp_path: Path
 ) -> None:
     place = tmp_path / kind
     before = captured(KINDS[kind], place)
     upgrade = Upgrade(kernel=newer(KINDS[kind]))
     first = planned(asked(place, before, upgrade), upgrade)
-    assert first.plan.triggers == (Trigger.INSTALL_PACKAGES,)
+    assert first.plan.triggers[0] == Trigger.INSTALL_PACKAGES
+    assert not first.plan.needs_reboot
     assert first.bundle is not None
     read(place, script(first.bundle))
-    second = planned(read(place), upgrade).plan
-    assert not second.installs
-    assert second.needs_reboot
+    second = planned(read(place), upgrade)
+    assert (second.bundle, second.plan.needs_reboot) == (None, True)
     read(place, rollback_script("last", 60))
-    assert {each.release for each in Node(read(place)).kernels} == set(KINDS[kind].kernels)
+    gone = Node(read(place))
+    assert {each.release for each in gone.kernels} == set(KINDS[kind].kernels)
+    assert gone.default_kernel == Node(before).kernel
     read(place, script(first.bundle))
-    read(place, '"$GDR_BIN/boot"\n')
+    for words in lacks:  # by itself, before a kernel that has it
+        tried(place, upgrade, words)
+        kept(place, upgrade)
+    new = tried(place, upgrade, f"kernel {upgrade.kernel}")
+    # The next power cycle boots what ran before.
+    assert (new.kernel, new.default_kernel) == (upgrade.kernel, Node(before).kernel)
+    assert kept(place, upgrade).default_kernel == upgrade.kernel
+    read(place, BOOT)
     found = read(place)
-    assert statuses(found) == statuses(as_if(before, upgrade, shipped()))
     assert Node(found).kernel == upgrade.kernel
-    told = read(place, rollback_script("last", 60))
+    now, foretold = statuses(found), statuses(as_if(before, upgrade, shipped()))
+    assert {check for check in foretold if now[check] != foretold[check]} == mended
+    assert not planned(found, upgrade).pending
+    told = read(place, rollback_script("all", 60))
     assert any("runs: boot the one before it" in each.text for each in told.frames.values())
+    assert Node(read(place)).default_kernel == Node(before).kernel
+    read(place, BOOT + rollback_script("all", 60))
+    last = Node(read(place))
+    assert {each.release for each in last.kernels} == set(KINDS[kind].kernels)
+    assert (last.kernel, last.owned) == (Node(before).kernel, frozenset())
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        pytest.param({"grub-abstraction": "lvm\n"}, "the loader cannot boot once", id="lvm"),
+        pytest.param({"boot-entries": ABSENT}, "boot-entries", id="not-read"),
+    ],
+)
+def test_a_kernel_that_cannot_be_tried_is_not_installed_unless_it_is_said(
+    changed: Mapping[str, Override], said: str
+) -> None:
+    kernel = KERNEL.replace("170", "190")
+    offered = f"linux-image-{kernel} 1\nlinux-headers-{kernel} 1\n"
+    evidence, upgrade = offering(offered, changed), Upgrade(kernel=kernel)
+    plan = planned(evidence, upgrade).plan
+    assert not plan.installs
+    assert said in plan.blocked[-1].reason
+    bold = planned(evidence, upgrade, untried=True).plan
+    assert bold.installs
+    assert not bold.changes
+
+
+def test_a_driver_that_was_installed_owes_the_boot_that_loads_it() -> None:
+    module = modinfo(f"{UPDATES}/nvidia.ko", depends="", version="595.58.03")
+    evidence = node({"nvidia-modinfo": module})
+    assert planned(evidence, Upgrade(driver="595.58")).plan.triggers == (Trigger.REBOOT,)
+    assert planned(evidence, Upgrade()).plan.empty
+    assert planned(node(), Upgrade(driver=DRIVER)).plan.empty
+
+
+def test_a_kernel_that_was_given_up_is_not_tried_again() -> None:
+    """Its default is held, and nothing takes that away."""
+    new = KERNEL.replace("170", "190")
+    upgrade = Upgrade(kernel=new)
+    [held] = planned(
+        offering(f"linux-image-{new} 1\nlinux-headers-{new} 1\n"), upgrade
+    ).plan.changes
+    menu = grub(kernels=(new, KERNEL)).replace('"0"', f'"{held.text.split(chr(39))[-2]}"')
+    both = kernel_block(KERNEL) + kernel_block(new)
+    there = placed({HELD: held.text}) | {"boot-entries": menu, "kernels": both}
+    first = planned(node(there), upgrade).plan
+    assert first.trial is not None
+    tried = {"boot-trials": f"{first.trial.id} given-up 2026-11-27T08:00:00Z it came back\n"}
+    again = planned(node(there | tried), upgrade).plan
+    assert (again.trial, again.empty) == (None, True)
+    assert f"kernel {new} was tried at 2026" in again.blocked[-1].reason
+    assert planned(node(there), Upgrade()).plan.empty
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,19 @@ take_back() { # take_back RUN
     key=$number.undo
     quietly begin_back "$1" || return 5
     unwind first "$(backwards "$run/unwind")"
+    if [ ! -e "$run/stays" ]; then put_all_back; fi
+    while IFS= read -r owed; do drop "$state/pending" "$owed" || refused=$number; done <"$run/owed"
+    if [ -n "$refused" ]; then
+        if [ -e "$run/going" ]; then cut_amid 2>/dev/null; fi # what there was no room for is still ours
+        record "$1" partly-rolled-back
+        return 5
+    fi
+    # A swap that was cut off has nothing to take back any more: all its files are as before.
+    if spoilt cut BUILD_DKMS; then rm -rf "$state/swaps"; fi
+    record "$1" rolled-back && rm -rf "$run"
+}
+
+put_all_back() { # what the triggers of the run rewrote, and its files
     if [ -e "$run/after" ]; then
         numbered "give back what the triggers rewrote" give_back
     fi
@@ -134,15 +147,6 @@ $(backwards "$run/undo")
 EOT
     if [ -s "$run/foreign" ]; then unwind kept "$(cat "$run/unwind" 2>/dev/null)"; fi
     unwind after "$(cat "$run/unwind" 2>/dev/null)"
-    while IFS= read -r owed; do drop "$state/pending" "$owed" || refused=$number; done <"$run/owed"
-    if [ -n "$refused" ]; then
-        if [ -e "$run/going" ]; then cut_amid 2>/dev/null; fi # what there was no room for is still ours
-        record "$1" partly-rolled-back
-        return 5
-    fi
-    # A swap that was cut off has nothing to take back any more: all its files are as before.
-    if spoilt cut BUILD_DKMS; then rm -rf "$state/swaps"; fi
-    record "$1" rolled-back && rm -rf "$run"
 }
 
 begin_back() { # begin_back RUN: nothing is touched where there is no room to remember it

@@ -66,7 +66,9 @@ CHECK = Option("check", False, "plan only; exit 7 where something would change",
 # Where the site has modules = "built": see docs/delivery.md.
 DELIVERED = (Option("cache", "", "folder of results of build, to deliver from"), *SIGN)
 UNTRIED = Option(
-    "boot_without_trial", False, "write a changed command line as the default, untried"
+    "boot_without_trial",
+    False,
+    "a changed command line, or kernel, is the default at once, untried",
 )
 REBOOT = Option("reboot", False, "reboot nodes that need it (demo nodes always may)")
 _OUTPUT_ANEW = (*(each.name for each in OUTPUT), "quiet")  # undo: not as in the run

@@ -58,10 +58,11 @@ def provision(said: Said) -> ExitCode:
     """Bring nodes to the wanted state, and prove it: plan, apply, reboot if allowed, look again.
 
     Exits 0 when every node is as wanted at the end. A node that must reboot for it is
-    rebooted only with --reboot; a changed kernel command line is booted once, and becomes the
-    default only where no check is worse for it. What was done is undone by: invoke rollback
-    --hosts ..., or as a whole by: invoke undo RUN. Ctrl-C finishes the nodes in hand and begins
-    no other; a second one ends at once. docs/rollouts.md tells of batches, windows and resuming.
+    rebooted only with --reboot; a changed kernel command line, and a kernel that --kernel
+    installs, is booted once, and becomes the default only where no check is worse for it.
+    What was done is undone by: invoke rollback --hosts ..., or as a whole by: invoke undo RUN.
+    Ctrl-C finishes the nodes in hand and begins no other; a second one ends at once.
+    docs/rollouts.md tells of batches, windows and resuming.
     With --only or --skip no file is touched but those that serve a check that is left.
     --driver, --ofed and --kernel carry out what rehearse foretells by the same words: packages
     are installed where the site has [packages] install = true, else they are named.
