@@ -52,10 +52,10 @@ def parse_cmdline(text: str) -> Cmdline:
     return Cmdline(tuple(ours))
 
 
-_GRUB_DEFAULT = re.compile(r"^\s*(GRUB_CMDLINE_LINUX(?:_DEFAULT)?)=(.*?)\s*$", re.MULTILINE)
+_GRUB_DEFAULT = re.compile(r"(?m)^[ \t]*(GRUB_CMDLINE_LINUX(?:_DEFAULT)?)=(.*)$")
 
 
 def parse_grub_default(text: str) -> Cmdline:
     """Read /etc/default/grub: what GRUB_CMDLINE_LINUX and its _DEFAULT give, in GRUB's order."""
     values = dict(_GRUB_DEFAULT.findall(text))
-    return parse_cmdline(" ".join(values[name].strip("\"'") for name in sorted(values)))
+    return parse_cmdline(" ".join(values[name].strip().strip("\"'") for name in sorted(values)))

@@ -136,7 +136,7 @@ def parse_daemons(text: str) -> tuple[Daemon, ...]:
         pid, _, kind = path.partition("/")
         if not re.fullmatch(r"[0-9]{1,10}", pid) or kind not in {"comm", "limits"}:
             raise Unparsable("/proc", f"{path}:{value}")
-        said = re.fullmatch(_LIMIT if kind == "limits" else r"\s*(.*?)\s*", value)
+        said = re.fullmatch(_LIMIT if kind == "limits" else r"(.*)", value.strip())
         if said is None:
             raise Unparsable(f"/proc/{path}", value)
         found.setdefault(int(pid), {})[kind] = said[1]
