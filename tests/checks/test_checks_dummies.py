@@ -39,6 +39,13 @@ ROWS = [
         "smc: not",
         loaded("smc/version:2.0.0", "smc/taint:"),
     ),
+    Row(
+        "a-real-one-on-a-core-that-is-built-in",  # what is no module tells no holders
+        "ofed.dummies",
+        NA,
+        "built in",
+        {"module-state": "ib_core/version:1.0\nefa/version:2.13.1\nefa/taint:O\n"},
+    ),
     Row("not-read", "ofed.dummies", UNKNOWN, "permission", {"module-state": DENIED}),
 ]
 

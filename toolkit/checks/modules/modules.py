@@ -264,6 +264,9 @@ def dummies(node: Node, want: Want) -> Finding:
     here = {name: state for name, state in node.module_state.items() if name in SERVES}
     if not here:
         return not_applicable("no module with a version is loaded that OFED might leave empty")
+    core = node.module_state.get("ib_core")
+    if core is not None and not core.holders:
+        return not_applicable("ib_core is built in, so that OFED is not there: no module is empty")
     resting = {each for state in node.module_state.values() for each in state.holders}
     empty = [n for n, s in here.items() if n not in resting and s.in_tree is not True]
     if empty:
