@@ -111,7 +111,7 @@ def test_a_node_that_is_worse_for_it_goes_back(
     monkeypatch.setattr(
         provision, "_worse", lambda now, _start: {"gpu.count"} if now.lines.trial else set()
     )
-    with pytest.raises(ApplyError, match=r"these were worse: gpu.count; it is on its old"):
+    with pytest.raises(ApplyError, match=r"these were worse: gpu.count; it is on the old"):
         machine.bring()
     assert (machine.loader, words(machine)) == (before, line)
     assert "worse: gpu.count" in machine.read(TRIALS)

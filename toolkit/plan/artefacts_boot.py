@@ -125,7 +125,7 @@ def held(node: Node, _want: Want) -> Mapping[str, str] | None:
 
     :raises NoEvidence: its text was not read.
     """
-    if HELD not in node.placed:
+    if HELD not in node.owned or HELD not in node.placed:
         return None
     found = _FOR.search(node.ours.get(HELD, ""))
     if found is None:

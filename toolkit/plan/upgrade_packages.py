@@ -273,7 +273,10 @@ def _booting(plan: Plan, node: Node, kernel: str) -> Plan:
         triggers = tuple(sorted({*plan.triggers, Trigger.UPDATE_BOOTLOADER}))
         return replace(plan, triggers=triggers, acts=(*plan.acts, keep))
     if node.kernel == kernel != default and HELD not in node.placed:
-        raise Unsupported(f"{kernel} runs, and the next boot starts {default}")
+        raise Unsupported(
+            f"{kernel} runs, and the next boot starts {default}",
+            hint=f"make {kernel} the default of the boot by hand, or boot {default}",
+        )
     if node.kernel == kernel:
         return plan  # what held the old one goes by its artefact
     if default == kernel:
@@ -281,7 +284,10 @@ def _booting(plan: Plan, node: Node, kernel: str) -> Plan:
     if plan.trial is not None:
         return plan  # one at a time
     if not (family.grubby or HELD in node.placed):
-        raise Unsupported(f"{kernel} is installed, and the next boot starts another kernel")
+        raise Unsupported(
+            f"{kernel} is installed, and the next boot starts another kernel",
+            hint=f"make {kernel} the default of the boot by hand, and reboot the drained node",
+        )
     rest = tuple(each for each in plan.triggers if each is not Trigger.REBOOT)
     if rest or plan.files:
         return replace(plan, triggers=rest)  # first, for it may be what that kernel needs
