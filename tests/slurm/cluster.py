@@ -286,9 +286,13 @@ def _script(file: Path, line: str) -> None:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Below those that the kernel gives to whoever connects: a slurmd that boots finds its own."""
+    """Below those that the kernel gives to whoever connects: a slurmd that boots finds its own.
+
+    Two workers draw from ranges of their own: a port that is free for both would be taken twice.
+    """
     ports: list[int] = []
-    for port in secrets.SystemRandom().sample(range(20000, 32000), 1000):
+    first = 20000 + 3000 * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 4)
+    for port in secrets.SystemRandom().sample(range(first, first + 3000), 1000):
         with suppress(OSError), socket.create_server(("", port)):
             ports.append(port)
         if len(ports) == count:
