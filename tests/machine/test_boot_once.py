@@ -1,6 +1,6 @@
-"""A changed command line on real GRUB: tried by one boot, then kept, or given up.
+"""A changed command line, and a kernel, on real GRUB: tried by one boot, then kept, or given up.
 
-Two boots, five reboots, one of which panics and so boots once more. The line turns the IOMMU's
+Two boots, six reboots, two of which panic and so boot once more. The line turns the IOMMU's
 translation off, and on the path the redirection by ACS.
 """
 
@@ -19,10 +19,31 @@ from tests.machine.pool import Guests, Ran, gdr, verdicts
 from tests.machine.specs import AMD, INTEL
 
 pytestmark = pytest.mark.machine
-BOOTS = 8
+BOOTS = 10
 MENU, ENVIRONMENT = "/boot/grub/grub.cfg", "/boot/grub/grubenv"
 OURS = "/etc/default/grub.d/zz-gdr-toolkit.cfg /etc/grub.d/42_gdr-toolkit"
 LONG_S = 600
+# A newer kernel whose initramfs has nothing in it, as packages of a repository on the node itself.
+NEW = "6.1.0-999-amd64"
+PACKAGES = f"""set -e
+cd "$(mktemp -d)"
+mkdir -p image/DEBIAN image/boot image/lib/modules/{NEW} headers/DEBIAN /srv/own
+cp "/boot/vmlinuz-$(uname -r)" image/boot/vmlinuz-{NEW}
+: | gzip >image/boot/initrd.img-{NEW}
+printf '#!/bin/sh\nupdate-grub\n' | tee image/DEBIAN/postinst >image/DEBIAN/postrm
+chmod 755 image/DEBIAN/post*
+for each in image headers; do
+    printf '%s\n' "Package: linux-$each-{NEW}" 'Version: 6.1-1' 'Architecture: amd64' \
+        'Maintainer: X <x@y.example>' 'Description: x' >$each/DEBIAN/control
+    dpkg-deb -Znone -b $each /srv/own/$each.deb
+    {{ cat $each/DEBIAN/control; echo "Filename: ./$each.deb"; stat -c 'Size: %s' /srv/own/$each.deb
+       sha256sum </srv/own/$each.deb | sed 's/^/SHA256: /; s/ *-$//'; echo; }} >>/srv/own/Packages
+done
+rm -rf /etc/apt/sources.list /etc/apt/sources.list.d/*
+echo 'deb [trusted=yes] file:/srv/own ./' >/etc/apt/sources.list
+apt-get update
+"""
+INSTALL = "[packages]\ninstall = true\n"
 
 # Our command line, but that what it asks for kills the kernel. Debian's initramfs looks for
 # another init where init= is none, so the kernel itself must find none in the initramfs.
@@ -108,3 +129,18 @@ def test_a_line_that_panics_comes_back_on_the_old_entry(guests: Guests) -> None:
 
     good = gdr(guest, "provision", "--yes", "--reboot", limit_s=LONG_S)
     assert set(guest.groups().values()) == {"identity"}, good.out + good.err
+
+    # A kernel that does not boot: the old one is the default before, while and after it is tried.
+    guest.run(PACKAGES, limit_s=LONG_S)
+    kernel, menu = guest.run("uname -r").out, state(guest)
+    ran = gdr(guest, "provision", "--yes", "--kernel", NEW, site=INSTALL, limit_s=LONG_S)
+    assert (ran.status, "run again with --reboot" in ran.out) == (2, True), ran.out + ran.err
+    words = ("provision", "--yes", "--reboot", "--kernel", NEW)
+    ran = gdr(guest, *words, site=INSTALL, limit_s=LONG_S)
+    told = " ".join((ran.out + ran.err).split())
+    assert ran.status == 5, told
+    assert f"tried kernel {NEW}: it came back on its old entry; it is on the old kernel" in told
+    assert "Unable to mount root fs" in guest.console
+    assert guest.run("uname -r").out == kernel
+    back = gdr(guest, "rollback", "--yes", "--run", "last", site=INSTALL, limit_s=LONG_S)
+    assert (back.status, state(guest)) == (0, menu), back.out + back.err
