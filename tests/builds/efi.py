@@ -154,7 +154,7 @@ def _command(folder: Path) -> tuple[str, ...]:
     flash = "if=pflash,format=raw,unit"
     return (
         *("qemu-system-x86_64", "-nodefaults", "-display", "none", "-machine", "q35,smm=on"),
-        *("-accel", "tcg,thread=multi,tb-size=256", "-cpu", "qemu64", "-smp", "2", "-m", "1024"),
+        *("-accel", "tcg,thread=multi,tb-size=256", "-cpu", "qemu64", "-smp", "1", "-m", "1024"),
         # Only in System Management Mode may the variables be written, as on real boards.
         *("-global", "driver=cfi.pflash01,property=secure,value=on"),
         *("-drive", f"{flash}=0,file={CODE},readonly=on"),

@@ -129,7 +129,7 @@ class _Machine:
         return (
             *("qemu-system-x86_64", "-nodefaults", "-display", "none", "-no-reboot"),
             *self.words,
-            *("-accel", "tcg,thread=multi,tb-size=256", "-cpu", "qemu64", "-smp", "2"),
+            *("-accel", "tcg,thread=multi,tb-size=256", "-cpu", "qemu64", "-smp", "1"),
             *("-m", str(self.memory_mb), "-kernel", str(self.image), "-initrd", str(self.ram)),
             *("-append", self.append, "-serial", "stdio", "-serial", f"file:{out}"),
             *("-drive", f"file={self.disk},format=raw,if=none,id=disk,cache=unsafe"),
