@@ -219,15 +219,15 @@ def test_the_end_tells_time_and_counts_and_then_what_was_not_run() -> None:
     why = sentence([SSHD, SSH])
     tally = Tally(7, 1, (("needs root", 1), ("no xz here", 2)))
     ended = (
-        Ended("lint", QUICK, Ending.PASSED, seconds=61.2),
-        Ended("unit", TESTS, Ending.FAILED, seconds=4.6, tally=tally),
+        Ended("lint", QUICK, Ending.PASSED, seconds=61.2, spent=100),
+        Ended("unit", TESTS, Ending.FAILED, seconds=4.6, tally=tally, spent=8.9),
         Ended("fleet", TESTS, Ending.NOT_RUN, why),
     )
     assert closing(ended, 66).split("\n") == [
-        "lint: quick    1:01  passed",
-        "unit: tests    0:05  FAILED: 7 passed, 1 failed, 3 not run",
+        "lint: quick    1:01  passed; 1:40 of processor",
+        "unit: tests    0:05  FAILED: 7 passed, 1 failed, 3 not run; 0:09 of processor",
         "fleet: tests  not run",
-        "in all         1:06",
+        "in all         1:06  1:49 of processor",
         "not run: unit: tests: 1 test: needs root",
         "not run: unit: tests: 2 tests: no xz here",
         f"not run: fleet: tests: {why}",
@@ -299,6 +299,14 @@ def test_a_test_runs_once_and_is_counted(
     assert lines[-3] == "not run: one: tests: 2 tests: needs root"
     assert lines[-2:] == ["left out", "all passed" if good else "not all passed"]
     assert (tmp_path / "ran").read_text() == "x"
+
+
+def test_what_a_step_and_its_children_computed_is_counted() -> None:
+    busy = "import time\nwhile time.process_time() < 0.3: pass"
+    words = ("sh", "-c", f"{sys.executable} -c '{busy}'; exit 3")
+    status, spent = run._status(words, {}, dry=False, held=True)
+    assert status == 3
+    assert spent >= 0.3
 
 
 def test_steps_side_by_side_print_whole_and_in_their_order_of_ending(
