@@ -40,7 +40,7 @@ CAME = {
 WENT = {
     "apt": [f"{APT} --allow-downgrades b- a=1"],
     "dnf": ["dnf -y --setopt=clean_requirements_on_remove=0 history undo 42"],
-    "zypper": ["zypper --non-interactive install --oldpackage -- -b-1 a=1"],
+    "zypper": ["zypper --non-interactive install --oldpackage -- -b=1 a=1"],
 }
 each_manager = pytest.mark.parametrize("manager", MANAGERS)
 

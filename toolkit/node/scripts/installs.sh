@@ -2,12 +2,14 @@
 # Packages of exactly these versions, by the node's own package manager, and back: a part of the
 # engine on the node. A run's folder holds
 #   had     packages and their versions before, as "NAME=VERSION" lines in order
+#   epochs  they have the epochs of rpm
 #   newest  the newest number of dnf's history before
 #   got     the packages after it
 #   dnf     the number of its own transaction in dnf's history, where it made one
 # and, as it is taken back, what there is now, and lists made of these.
 
 wait_apt=DPkg::Lock::Timeout=300
+bare='s/=\([0-9]*:\)*/-/' # NAME-VERSION, as each rpm takes it
 
 install() { # install NAME=VERSION...
     unlocked && installed had || return
@@ -75,9 +77,10 @@ back_by_apt() { # back_by_apt NAME=VERSION...: what goes, of which nothing was t
 
 back_by_rpm() { # the same
     if [ $# != 0 ]; then
-        for each; do set -- "$@" "${each%%=*}-${each#*=}"; shift; done
-        sed 's/=/-/' "$run/came" >"$run/names"
-        kept "$(run_there rpm -e --test "$@" 2>&1 | sed -n 's/.* is needed by (installed) \(.*\)[.][^.]*$/\1/p' | sort -u | grep -vxFf "$run/names")" || return
+        sed "$bare" "$run/came" >"$run/names"
+        # shellcheck disable=SC2046 # no name has a space
+        kept "$(run_there rpm -e --test $(printf '%s\n' "$@" | sed "$bare") 2>&1 |
+            sed -n 's/.* is needed by (installed) \(.*\)[.][^.]*$/\1/p' | sed 's/-[0-9]*:/-/' | sort -u | grep -vxFf "$run/names")" || return
     fi
     if [ -n "$(locate dnf)" ]; then
         [ ! -s "$run/dnf" ] || run_there dnf -y --setopt=clean_requirements_on_remove=0 history undo "$(cat "$run/dnf")"
@@ -110,7 +113,12 @@ installed() { # installed FILE: all of them into that file of the run; false whe
     if [ -n "$(locate apt-get)" ]; then
         # shellcheck disable=SC2016 # dpkg-query's own
         run_there dpkg-query -W -f '${db:Status-Abbrev}${binary:Package}=${Version}\n' >"$run/$1.all" || return
-    else run_there rpm -qa --qf 'ii %{NAME}=%{VERSION}-%{RELEASE}\n' >"$run/$1.all" || return; fi
+    else # zypper finds no version without its epoch; runs begun by an earlier version list none
+        [ "$1" != had ] || : >"$run/epochs" || return
+        epoch=''
+        [ ! -e "$run/epochs" ] || epoch='%|EPOCH?{%{EPOCH}:}:{}|'
+        run_there rpm -qa --qf "ii %{NAME}=$epoch%{VERSION}-%{RELEASE}\n" >"$run/$1.all" || return
+    fi
     # Of dpkg all that it has of a package, be it held, or not set up for its script failed.
     sed -n -e '/^ii gpg-pubkey=/d' -e 's/^.[^nc]. *//p' "$run/$1.all" | sort >"$run/$1"
     rm -f "$run/$1.all"
