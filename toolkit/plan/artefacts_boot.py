@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Callable, Mapping
 
 from toolkit.errors import NoEvidence, Unparsable, Unsupported
-from toolkit.facts.boot.next_boot import Loader
+from toolkit.facts.boot.next_boot import Loader, TrialOutcome
 from toolkit.facts.distros import (
     Family,
     has_grubby,
@@ -124,13 +124,33 @@ def held(node: Node, _want: Want) -> Mapping[str, str] | None:
     """What an upgrade placed stays until the kernel that it is for has booted.
 
     :raises NoEvidence: its text was not read.
+    :raises Unsupported: that kernel runs, and was given up.
     """
     if HELD not in node.owned or HELD not in node.placed:
         return None
     found = _FOR.search(node.ours.get(HELD, ""))
     if found is None:
         raise NoEvidence(f"{HELD}: its text was not read")
-    return None if found[1] == node.kernel else found.groupdict(default="")
+    if found[1] != node.kernel:
+        return found.groupdict(default="")
+    refuse_given_up(node, "the old kernel")
+    return None
+
+
+FORGET = "to try it again, remove its line from /var/lib/gdr-toolkit/trials on the node"
+
+
+def refuse_given_up(node: Node, old: str) -> None:
+    """Raise in the boot of a trial that was given up: a job may have kept it from going back.
+
+    :raises Unsupported: it is, and nothing of it may be kept.
+    """
+    tried = node.trials.get(node.trial)
+    if tried is not None and tried.outcome is TrialOutcome.GIVEN_UP:
+        raise Unsupported(
+            f"this boot is a trial that was given up at {tried.when}: {tried.why}",
+            hint=f"reboot it, and it has {old}; {FORGET}",
+        )
 
 
 def _arguments(

@@ -14,7 +14,7 @@ from toolkit.facts.gpu.driver import Flavor
 from toolkit.facts.node.node import Node
 from toolkit.facts.versions import Version
 from toolkit.plan.artefact import Trigger
-from toolkit.plan.artefacts_boot import HELD
+from toolkit.plan.artefacts_boot import HELD, refuse_given_up
 from toolkit.plan.change import Act, Action, Blocked, Change, Command, When
 from toolkit.plan.decide_boot import untried_yet
 from toolkit.plan.plan import Plan
@@ -268,6 +268,7 @@ def _booting(plan: Plan, node: Node, kernel: str) -> Plan:
     """
     family, default = family_of(node.distro), node.default_kernel
     if node.kernel == kernel != default and family.grubby:
+        refuse_given_up(node, "the old kernel")
         back = _default(default)
         keep = _default(kernel, ((When.AFTER, back.command),))
         triggers = tuple(sorted({*plan.triggers, Trigger.UPDATE_BOOTLOADER}))

@@ -13,7 +13,7 @@ from tests.evidence.build import DRIVER, KERNEL, UPDATES, kernel_block, modinfo,
 from tests.evidence.frames import ABSENT, Override
 from tests.evidence.healthy_boot import grub
 from tests.features.rehearse.kinds import KINDS, TODAY, WANT, captured, newer, read, statuses
-from tests.unit.planning import placed
+from tests.unit.planning import placed, rocky
 from toolkit.compat.reader import shipped
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.node.node import Node
@@ -188,6 +188,30 @@ def test_a_kernel_that_was_given_up_is_not_tried_again() -> None:
     assert (again.trial, again.empty) == (None, True)
     assert f"kernel {new} was tried at 2026" in again.blocked[-1].reason
     assert planned(node(there), Upgrade()).plan.empty
+    # A job may have kept the node from going back.
+    runs = {"kernel-release": f"{new}\n", "cmdline": f"ro gdr_toolkit.trial={first.trial.id}\n"}
+    assert HELD in {each.path for each in planned(node(there | runs), upgrade).plan.changes}
+    for asks in (upgrade, Upgrade()):
+        left = planned(node(there | runs | tried), asks).plan
+        assert HELD not in {each.path for each in left.changes}
+        assert any("that was given up at 2026" in each.reason for each in left.blocked)
+
+
+@pytest.mark.parametrize("given_up", [False, True])
+def test_grubby_makes_no_kernel_the_default_that_was_given_up_and_runs_still(
+    given_up: bool,
+) -> None:
+    new = "5.14.0-611.el9.x86_64"
+    frames = rocky("ro iommu=pt") | {
+        "kernel-release": f"{new}\n",
+        "kernels": kernel_block(KERNEL) + kernel_block(new),
+        "cmdline": "ro iommu=pt gdr_toolkit.trial=ab12\n",
+        "boot-trials": f"ab12 {'given-up' if given_up else 'open'} 2026-11-27T08:00:00Z worse\n",
+    }
+    plan = planned(node(frames), Upgrade(kernel=new)).plan
+    keeps = ("grubby", "--set-default", f"/boot/vmlinuz-{new}")
+    assert (keeps in {each.command for each in plan.acts}) is not given_up
+    assert any("that was given up" in each.reason for each in plan.blocked) is given_up
 
 
 @pytest.mark.parametrize(
