@@ -6,6 +6,7 @@ import pytest
 
 from tests.scripts.engine import Tree, bundle_of, sent
 from toolkit.node.deliver import rollback_script
+from toolkit.plan.artefacts_boot import HELD
 
 pytestmark = pytest.mark.shell
 
@@ -70,13 +71,19 @@ def test_packages_come_in_their_versions_and_go_back_to_those_before(
 
 @each_manager
 def test_what_others_came_to_need_is_not_taken_with_it(tree: Tree, manager: str) -> None:
+    """Nor what holds the default: else the next boot starts a kernel that stays untried."""
     node_of(tree, manager)
-    tree.run(sent(bundle_of({}, *INSTALL)))
+    tree.run(sent(bundle_of({HELD: "GRUB_DEFAULT=old\n"}, *INSTALL)))
     tree.write("needed", "")
     back = tree.run(rollback_script("last", 5))
     assert back.exit != 0
     assert "others need what would go: d" in back.stdout + back.stderr
     assert said(tree) == CAME[manager]
+    assert tree.exists(HELD)
+    (tree.root / "needed").unlink()
+    assert tree.run(rollback_script("last", 5)).exit == 0
+    assert said(tree) == CAME[manager] + WENT[manager]
+    assert not tree.exists(HELD)
 
 
 @each_manager

@@ -36,8 +36,11 @@ unlocked() { # waits for whoever installs now: what is theirs would be taken for
     [ -z "$(locate apt-get)" ] || run_there apt-get -o "$wait_apt" check
 }
 
-uninstall() { # what install brought goes, and what it replaced comes back
-    rm -f "$run/stays"
+uninstall() { # else what holds the default of the boot stays with the kernel that it is there for
+    : >"$run/stays" && bring_back && rm -f "$run/stays"
+}
+
+bring_back() { # what install brought goes, and what it replaced comes back
     [ -s "$run/had" ] || return 0 # it had not begun
     if [ ! -s "$run/got" ]; then # it was cut off; what cannot be set up is taken back all the same
         unlocked || { run_there dpkg --configure -a; unlocked; } || return
@@ -55,7 +58,6 @@ uninstall() { # what install brought goes, and what it replaced comes back
     runs=$(cat "$root/proc/sys/kernel/osrelease") || return
     if grep -q -e "^linux-image-$runs=" -e "^kernel[a-z-]*=${runs%.*}\$" -e "^kernel-default[a-z-]*=${runs%-default}[.]" "$run/came"; then
         echo "the kernel $runs runs: boot the one before it, then take this back"
-        : >"$run/stays" # with all that holds the default at that one
         return 1
     fi
     set --
