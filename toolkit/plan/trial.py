@@ -126,14 +126,18 @@ def trial_of(
 
 
 def entry_of(node: Node, kernel: str) -> BootEntry:
-    """The entry of a kernel; of two the later, whose name others' kernels do not take.
+    """The entry of a kernel with the default's command line: a site may have others of its own.
+
+    Of two the later, whose name others' kernels do not take.
 
     :raises NoEvidence: there is none, or it was not read in full.
     """
     found = [e for e in node.boot_entries if e.kernel == kernel and not e.recovery]
-    if not found or found[-1].unresolved:
+    default = default_entry(node.boot_menu, node.grubby_default, usual=True)
+    alike = [e for e in found if default and e.cmdline == default.cmdline] or found
+    if not alike or alike[-1].unresolved:
         raise NoEvidence(f"boot configuration: no entry of {kernel} was found")
-    return found[-1]
+    return alike[-1]
 
 
 def must_be_able(node: Node) -> None:

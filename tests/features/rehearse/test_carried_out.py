@@ -163,6 +163,23 @@ def test_a_kernel_that_cannot_be_tried_is_not_installed_unless_it_is_said(
     assert not bold.changes
 
 
+DEBUG = (
+    "grub/grub.cfg:menuentry 'Debug' {\n"
+    f"grub/grub.cfg:\tlinux\t/boot/vmlinuz-{KERNEL} root=UUID=1 init=/bin/sh\n"
+)
+
+
+@pytest.mark.parametrize("more", ["", DEBUG])
+def test_the_entry_that_is_held_is_the_defaults_own(more: str) -> None:
+    """Of two that boot the same, that of the submenu."""
+    new = KERNEL.replace("170", "190")
+    offered = f"linux-image-{new} 1\nlinux-headers-{new} 1\n"
+    evidence = offering(offered, {"boot-entries": grub() + more})
+    [held] = planned(evidence, Upgrade(kernel=new)).plan.changes
+    entry = f"gnulinux-advanced-1>gnulinux-{KERNEL}-advanced-1"
+    assert held.text.split("\n")[-2] == f"GRUB_DEFAULT='{entry}'"
+
+
 def test_a_driver_that_was_installed_owes_the_boot_that_loads_it() -> None:
     module = modinfo(f"{UPDATES}/nvidia.ko", depends="", version="595.58.03")
     evidence = node({"nvidia-modinfo": module})
