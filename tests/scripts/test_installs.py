@@ -21,8 +21,10 @@ fi
 if [ -e "$GDR_ROOT/newer" ]; then echo "ii a=2"; echo "ii b=1"; else echo "ii a=1"; fi
 echo "ii c=7"
 """
-HISTORY = """[ "$3" != list ] || {
+HISTORY = """[ "$3" != info ] || { echo "Command Line   : $(cat "$GDR_ROOT/whose")"; exit; }
+[ "$3" != list ] || {
     if [ -e "$GDR_ROOT/newer" ]; then echo "42 | install"; fi; echo "41 | of others"; exit; }
+echo "$*" >"$GDR_ROOT/whose"
 """
 TRIAL = """case "$*" in *" check") exit ;; *" -s "*) echo "Remv b [1]"
     [ ! -e "$GDR_ROOT/needed" ] || echo "Remv d [1]"; exit ;; esac
@@ -99,6 +101,15 @@ def test_an_install_that_brought_nothing_takes_back_nothing_of_others(
     assert tree.run(sent(bundle_of({}, *INSTALL))).exit != 0
     tree.run(rollback_script("last", 5))
     assert said(tree) == CAME[manager]
+
+
+def test_a_transaction_of_another_dnf_is_not_taken_back_with_ours(tree: Tree) -> None:
+    """Ours waited for it, and then failed."""
+    other = 'echo "-y upgrade" >"$GDR_ROOT/whose"\nexit 1\n'
+    node_of(tree, "dnf", dnf=MANAGERS["dnf"]["dnf"] + other)
+    assert tree.run(sent(bundle_of({}, *INSTALL))).exit != 0
+    assert tree.run(rollback_script("last", 5)).exit == 0
+    assert said(tree) == CAME["dnf"]
 
 
 @each_manager

@@ -8,6 +8,7 @@
 #   dnf     the number of its own transaction in dnf's history, where it made one
 # and, as it is taken back, what there is now, and lists made of these.
 
+all_kernels=--setopt=installonly_limit=0 # else dnf takes the oldest away
 wait_apt=DPkg::Lock::Timeout=300
 bare='s/=\([0-9]*:\)*/-/' # NAME-VERSION, as each rpm takes it
 
@@ -18,18 +19,19 @@ install() { # install NAME=VERSION...
     elif [ -n "$(locate dnf)" ]; then
         transaction >"$run/newest" && flush "$run/newest" || return
         for each; do set -- "$@" "${each%%=*}-${each#*=}"; shift; done
-        run_there dnf -y --setopt=installonly_limit=0 install "$@" # else the oldest kernel goes
+        run_there dnf -y "$all_kernels" install "$@"
     else by_zypper "$@"; fi
     came=$?
     brought || return
     return "$came"
 }
 
-brought() { # notes what there is now; a transaction of dnf that was there before is another's
+brought() { # notes what there is now; ours of dnf's transactions is told by our words in it
     installed got || return
     [ -s "$run/newest" ] || return 0
     newest=$(transaction)
-    [ "$newest" = "$(cat "$run/newest")" ] || printf '%s\n' "$newest" >"$run/dnf"
+    [ "$newest" = "$(cat "$run/newest")" ] || ! run_there dnf -q history info "$newest" | grep -qF -e "$all_kernels install" ||
+        printf '%s\n' "$newest" >"$run/dnf"
 }
 
 unlocked() { # waits for whoever installs now: what is theirs would be taken for ours
@@ -78,6 +80,7 @@ back_by_apt() { # back_by_apt NAME=VERSION...: what goes, of which nothing was t
 }
 
 back_by_rpm() { # the same
+    [ -z "$(locate dnf)" ] || [ -s "$run/dnf" ] || return 0 # what came is another's
     if [ $# != 0 ]; then
         sed "$bare" "$run/came" >"$run/names"
         # shellcheck disable=SC2046 # no name has a space
@@ -85,7 +88,7 @@ back_by_rpm() { # the same
             sed -n 's/.* is needed by (installed) \(.*\)[.][^.]*$/\1/p' | sed 's/-[0-9]*:/-/' | sort -u | grep -vxFf "$run/names")" || return
     fi
     if [ -n "$(locate dnf)" ]; then
-        [ ! -s "$run/dnf" ] || run_there dnf -y --setopt=clean_requirements_on_remove=0 history undo "$(cat "$run/dnf")"
+        run_there dnf -y --setopt=clean_requirements_on_remove=0 history undo "$(cat "$run/dnf")"
         return
     fi
     for each; do set -- "$@" "-$each"; shift; done
