@@ -77,7 +77,9 @@ back_by_rpm() { # the same
     if [ $# != 0 ]; then
         for each; do set -- "$@" "${each%%=*}-${each#*=}"; shift; done
         sed 's/=/-/' "$run/came" >"$run/names"
-        kept "$(run_there rpm -e --test "$@" 2>&1 | sed -n 's/.* is needed by (installed) \(.*\)[.][^.]*$/\1/p' | sort -u | grep -vxFf "$run/names")" || return
+        # rpm names an epoch here, and had none in what it listed.
+        kept "$(run_there rpm -e --test "$@" 2>&1 | sed -n -e 's/-[0-9]*:\([^ ]*\)$/-\1/' \
+            -e 's/.* is needed by (installed) \(.*\)[.][^.]*$/\1/p' | sort -u | grep -vxFf "$run/names")" || return
     fi
     if [ -n "$(locate dnf)" ]; then
         [ ! -s "$run/dnf" ] || run_there dnf -y --setopt=clean_requirements_on_remove=0 history undo "$(cat "$run/dnf")"
