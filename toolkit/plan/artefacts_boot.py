@@ -120,17 +120,24 @@ def _one_for_each_key(
     return values
 
 
-def held(node: Node, _want: Want) -> Mapping[str, str] | None:
-    """What an upgrade placed stays until the kernel that it is for has booted.
+def held_for(node: Node) -> Mapping[str, str]:
+    """What our file that holds the default says: its kernel is the one that is to be tried.
 
+    :returns: nothing where there is none.
     :raises NoEvidence: its text was not read.
     """
     if HELD not in node.owned or HELD not in node.placed:
-        return None
+        return {}
     found = _FOR.search(node.ours.get(HELD, ""))
     if found is None:
         raise NoEvidence(f"{HELD}: its text was not read")
-    return None if found[1] == node.kernel else found.groupdict(default="")
+    return found.groupdict(default="")
+
+
+def held(node: Node, _want: Want) -> Mapping[str, str] | None:
+    """What an upgrade placed stays until the kernel that it is for has booted."""
+    said = held_for(node)
+    return None if said.get("kernel", node.kernel) == node.kernel else said
 
 
 def _arguments(

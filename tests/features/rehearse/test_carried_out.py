@@ -14,6 +14,7 @@ from tests.evidence.frames import ABSENT, Override
 from tests.evidence.healthy_boot import grub
 from tests.features.rehearse.kinds import KINDS, TODAY, WANT, captured, newer, read, statuses
 from tests.unit.planning import placed
+from toolkit.checks.selection import selection
 from toolkit.compat.reader import shipped
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.node.node import Node
@@ -166,28 +167,54 @@ def test_a_kernel_that_cannot_be_tried_is_not_installed_unless_it_is_said(
 def test_a_driver_that_was_installed_owes_the_boot_that_loads_it() -> None:
     module = modinfo(f"{UPDATES}/nvidia.ko", depends="", version="595.58.03")
     evidence = node({"nvidia-modinfo": module})
-    assert planned(evidence, Upgrade(driver="595.58")).plan.triggers == (Trigger.REBOOT,)
+    for kernel in ("", KERNEL):
+        upgrade = Upgrade(kernel=kernel, driver="595.58")
+        assert planned(evidence, upgrade).plan.triggers == (Trigger.REBOOT,)
     assert planned(evidence, Upgrade()).plan.empty
     assert planned(node(), Upgrade(driver=DRIVER)).plan.empty
+    known = node().text("dkms-status") + "nvidia/595.58.03: added\n"
+    assert planned(node({"dkms-status": known}), Upgrade(driver="595.58")).plan.empty
+
+
+NEW, OTHER = (KERNEL.replace("170", each) for each in ("190", "180"))
+
+
+def holding() -> dict[str, Override]:
+    """Of three kernels the first is the default, until NEW has booted."""
+    offered = offering(f"linux-image-{NEW} 1\nlinux-headers-{NEW} 1\n")
+    [held] = planned(offered, Upgrade(kernel=NEW)).plan.changes
+    kernels = (NEW, OTHER, KERNEL)
+    menu = grub(kernels=kernels).replace('"0"', f'"{held.text.split(chr(39))[-2]}"')
+    blocks = "".join(map(kernel_block, kernels))
+    return placed({HELD: held.text}) | {"boot-entries": menu, "kernels": blocks}
 
 
 def test_a_kernel_that_was_given_up_is_not_tried_again() -> None:
     """Its default is held, and nothing takes that away."""
-    new = KERNEL.replace("170", "190")
-    upgrade = Upgrade(kernel=new)
-    [held] = planned(
-        offering(f"linux-image-{new} 1\nlinux-headers-{new} 1\n"), upgrade
-    ).plan.changes
-    menu = grub(kernels=(new, KERNEL)).replace('"0"', f'"{held.text.split(chr(39))[-2]}"')
-    both = kernel_block(KERNEL) + kernel_block(new)
-    there = placed({HELD: held.text}) | {"boot-entries": menu, "kernels": both}
+    upgrade, there = Upgrade(kernel=NEW), holding()
     first = planned(node(there), upgrade).plan
     assert first.trial is not None
     tried = {"boot-trials": f"{first.trial.id} given-up 2026-11-27T08:00:00Z it came back\n"}
     again = planned(node(there | tried), upgrade).plan
     assert (again.trial, again.empty) == (None, True)
-    assert f"kernel {new} was tried at 2026" in again.blocked[-1].reason
+    assert f"kernel {NEW} was tried at 2026" in again.blocked[-1].reason
     assert planned(node(there), Upgrade()).plan.empty
+
+
+def test_what_holds_the_default_for_one_kernel_lets_no_other_become_it() -> None:
+    """It would be tried, and the next boot would start the old one without a word."""
+    plan = planned(node(holding()), Upgrade(kernel=OTHER)).plan
+    assert plan.trial is None
+    assert f"until {NEW} was tried" in plan.blocked[-1].hint
+
+
+def test_a_kernel_that_runs_and_is_not_the_default_is_said_to_be_so() -> None:
+    runs = holding() | {"kernel-release": f"{NEW}\n"}
+    want = replace(WANT, upgrade=Upgrade(kernel=NEW), checks=selection("iommu", ""))
+    whole = planned(node(runs), want.upgrade).plan
+    assert HELD in {each.path for each in whole.changes}
+    part = plan_node("n", node(runs), want, TODAY).plan  # no file but those of a check that is left
+    assert f"{NEW} runs, and the next boot starts {KERNEL}" in part.blocked[-1].reason
 
 
 @pytest.mark.parametrize(
