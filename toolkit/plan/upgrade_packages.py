@@ -243,14 +243,15 @@ def _holding(
     stays = node.default_kernel
     if family.grubby:
         return (), (*acts, _default(stays))
-    if not reads_drop_ins(family):
+    entry = entry_of(node, stays)
+    above, inside, _ = entry.place.partition(">")
+    menu = next((each.id for each in node.boot_menu.lines if inside and each.place == above), "")
+    # A name without the release in it is the newest kernel's.
+    if not reads_drop_ins(family) or stays not in entry.id:
         raise Unsupported(
             f"the default of the boot cannot be held at {stays} here until {kernel} was tried",
             hint=f"{ASK} leaves it to the package, whose kernel is the default from the start",
         )
-    entry = entry_of(node, stays)
-    above, inside, _ = entry.place.partition(">")
-    menu = next((each.id for each in node.boot_menu.lines if inside and each.place == above), "")
     values = {"kernel": kernel, "menu": menu, "entry": entry.id}
     text = render_text("boot/kernel.cfg.j2", values)
     title = f"leave {stays} the default until {kernel} has booted well"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import replace
@@ -199,6 +200,28 @@ def test_a_kernel_that_was_given_up_is_not_tried_again() -> None:
     assert (again.trial, again.empty) == (None, True)
     assert f"kernel {NEW} was tried at 2026" in again.blocked[-1].reason
     assert planned(node(there), Upgrade()).plan.empty
+
+
+SINGLE = (
+    "grub/grub.cfg:menuentry 'Single, {0}' {{\ngrub/grub.cfg:\tlinux /boot/vmlinuz-{0} single\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("menu", "held"),
+    [
+        pytest.param(grub() + SINGLE.format(KERNEL), [f"gnulinux-{KERNEL}-advanced-1"], id="two"),
+        pytest.param(grub().partition("grub/grub.cfg:submenu")[0], [], id="the-newest's-alone"),
+    ],
+)
+def test_the_default_is_held_at_an_entry_that_stays_that_kernels(
+    menu: str, held: list[str]
+) -> None:
+    """Not at one that somebody wrote for something else, nor by a name that the new one takes."""
+    offered = offering(f"linux-image-{NEW} 1\nlinux-headers-{NEW} 1\n", {"boot-entries": menu})
+    plan = planned(offered, Upgrade(kernel=NEW)).plan
+    assert [re.split("[>']", each.text)[-2] for each in plan.changes] == held
+    assert bool(plan.installs) is bool(held)
 
 
 def test_what_holds_the_default_for_one_kernel_lets_no_other_become_it() -> None:
