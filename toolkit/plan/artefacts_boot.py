@@ -135,9 +135,10 @@ def held_for(node: Node) -> Mapping[str, str]:
 
 
 def held(node: Node, _want: Want) -> Mapping[str, str] | None:
-    """What an upgrade placed stays until the kernel that it is for has booted."""
+    """What an upgrade placed stays until the kernel that it is for has booted, or is gone."""
     said = held_for(node)
-    return None if said.get("kernel", node.kernel) == node.kernel else said
+    others = {each.release for each in node.kernels if each.image} - {node.kernel} if said else ()
+    return said if said.get("kernel") in others else None
 
 
 def _arguments(

@@ -231,6 +231,12 @@ def test_what_holds_the_default_for_one_kernel_lets_no_other_become_it() -> None
     assert f"until {NEW} was tried" in plan.blocked[-1].hint
 
 
+def test_nothing_is_held_for_a_kernel_that_is_gone() -> None:
+    """The newest of those that come after it would never be booted."""
+    left = holding() | {"kernels": kernel_block(OTHER) + kernel_block(KERNEL)}
+    assert [each.path for each in planned(node(left), Upgrade()).plan.changes] == [HELD]
+
+
 def test_a_kernel_that_runs_and_is_not_the_default_is_said_to_be_so() -> None:
     runs = holding() | {"kernel-release": f"{NEW}\n"}
     want = replace(WANT, upgrade=Upgrade(kernel=NEW), checks=selection("iommu", ""))
