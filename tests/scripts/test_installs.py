@@ -15,6 +15,7 @@ MANAGER = '#!/bin/sh\necho "${0##*/} $*" >>"$GDR_ROOT/said"\ntouch "$GDR_ROOT/ne
 # a is replaced, b is new, c stays.
 LIST = """#!/bin/sh
 if [ "$1" = -e ]; then
+    echo "	b is needed by (installed) a-3:2.noarch" >&2 # NEVRA: an epoch stands in it
     [ ! -e "$GDR_ROOT/needed" ] || echo "	b is needed by (installed) d-1-1.noarch" >&2
     exit 1
 fi
@@ -79,7 +80,8 @@ def test_what_others_came_to_need_is_not_taken_with_it(tree: Tree, manager: str)
     tree.write("needed", "")
     back = tree.run(rollback_script("last", 5))
     assert back.exit != 0
-    assert "others need what would go: d" in back.stdout + back.stderr
+    name = "d" if manager == "apt" else "d-1-1"
+    assert f"others need what would go: {name}\n" in back.stdout
     assert said(tree) == CAME[manager]
     assert tree.exists(HELD)
     (tree.root / "needed").unlink()

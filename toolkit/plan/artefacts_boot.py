@@ -120,21 +120,30 @@ def _one_for_each_key(
     return values
 
 
-def held(node: Node, _want: Want) -> Mapping[str, str] | None:
-    """What an upgrade placed stays until the kernel that it is for has booted.
+def held_for(node: Node) -> Mapping[str, str]:
+    """What our file that holds the default says: its kernel is the one that is to be tried.
 
+    :returns: nothing where there is none.
     :raises NoEvidence: its text was not read.
-    :raises Unsupported: that kernel runs, and was given up.
     """
     if HELD not in node.owned or HELD not in node.placed:
-        return None
+        return {}
     found = _FOR.search(node.ours.get(HELD, ""))
     if found is None:
         raise NoEvidence(f"{HELD}: its text was not read")
-    if found[1] != node.kernel:
-        return found.groupdict(default="")
-    refuse_given_up(node, "the old kernel")
-    return None
+    return found.groupdict(default="")
+
+
+def held(node: Node, _want: Want) -> Mapping[str, str] | None:
+    """What an upgrade placed stays until the kernel that it is for has booted, or is gone.
+
+    :raises Unsupported: it runs, and was given up.
+    """
+    said = held_for(node)
+    if said and said["kernel"] == node.kernel:
+        refuse_given_up(node, "the old kernel")
+    others = {each.release for each in node.kernels if each.image} - {node.kernel} if said else ()
+    return said if said.get("kernel") in others else None
 
 
 FORGET = "to try it again, remove its line from /var/lib/gdr-toolkit/trials on the node"

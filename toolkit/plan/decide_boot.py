@@ -36,7 +36,8 @@ def with_arguments(artefact: Artefact, told: Told, here: Situation) -> Artefact:
     proofs = tuple(dict.fromkeys(proof for each in found for proof in each.proofs))
 
     def chosen(node: Node, _want: Want, _builts: tuple[Built, ...]) -> Delivered | None:
-        why = ("this boot tries it, and the default lacks it",) if tried and old is None else ()
+        new = old is None and any(each.word in tried for each in found)
+        why = ("this boot tries it, and the default lacks it",) if new else ()
         return Delivered(told(node, found), b"", artefact.then, why) if found else None
 
     return replace(artefact, proofs=proofs, chosen=chosen)

@@ -126,18 +126,19 @@ def trial_of(
 
 
 def entry_of(node: Node, kernel: str) -> BootEntry:
-    """The entry of a kernel with the default's command line: a site may have others of its own.
+    """The entry of a kernel; of two the later, whose name others' kernels do not take.
 
-    Of two the later, whose name others' kernels do not take.
+    Those with the default's command line go first: another system may have that kernel, too, and
+    entries by hand are for what is not usual.
 
     :raises NoEvidence: there is none, or it was not read in full.
     """
+    usual = default_entry(node.boot_menu, node.grubby_default, usual=True)
     found = [e for e in node.boot_entries if e.kernel == kernel and not e.recovery]
-    default = default_entry(node.boot_menu, node.grubby_default, usual=True)
-    alike = [e for e in found if default and e.cmdline == default.cmdline] or found
-    if not alike or alike[-1].unresolved:
+    found = [e for e in found if usual and e.cmdline == usual.cmdline] or found
+    if not found or found[-1].unresolved:
         raise NoEvidence(f"boot configuration: no entry of {kernel} was found")
-    return alike[-1]
+    return found[-1]
 
 
 def must_be_able(node: Node) -> None:
