@@ -7,7 +7,17 @@ from collections.abc import Mapping
 import pytest
 
 from tests.evidence.board import BOARD, GPUS, Board
-from tests.evidence.build import DRIVER, HEALTHY, KERNEL, OFED, OPEN, kernel_block, node, rdma_core
+from tests.evidence.build import (
+    DRIVER,
+    HEALTHY,
+    KERNEL,
+    OFED,
+    OPEN,
+    groups,
+    kernel_block,
+    node,
+    rdma_core,
+)
 from tests.evidence.frames import ABSENT, Override
 from tests.evidence.frames import failed as bad
 from tests.evidence.test_causes import BOTH, INBOX, NOT_LOADED, told
@@ -96,6 +106,8 @@ FOLLOWS: list[Case] = [
      {**BY_INBOX, "kernel-config": config("CONFIG_INFINIBAND_ON_DEMAND_PAGING")}, "dmabuf", BOARD),
     ("path.selected", "dmabuf.nic", "there is no RDMA device", {"infiniband": ""}, "dmabuf", BOARD),
     ("rdma.port", "rdma.devices", "without an RDMA device", {"infiniband": ""}, "", BOARD),
+    ("iommu.faults", "iommu.passthrough", "the IOMMU translates", {"iommu-groups": groups("DMA"),
+     "dmesg": "DMAR: [DMA Write] Request device [19:00.0] fault addr 0x0\n"}, "", BOARD),
 ]  # fmt: skip
 
 
