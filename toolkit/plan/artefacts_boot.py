@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Callable, Mapping
 
 from toolkit.errors import NoEvidence, Unparsable, Unsupported
-from toolkit.facts.boot.next_boot import Loader
+from toolkit.facts.boot.next_boot import Loader, TrialOutcome
 from toolkit.facts.distros import (
     Family,
     has_grubby,
@@ -134,11 +134,23 @@ def held_for(node: Node) -> Mapping[str, str]:
     return found.groupdict(default="")
 
 
+def given_up(node: Node) -> str:
+    """Why nothing of this boot is to be kept; "" where it is no trial, or none that was given up.
+
+    A job may have kept the node in it.
+    """
+    tried = node.trials.get(node.trial)
+    if tried is None or tried.outcome is not TrialOutcome.GIVEN_UP:
+        return ""
+    return f"this boot is a trial that was given up at {tried.when}: {tried.why}"
+
+
 def held(node: Node, _want: Want) -> Mapping[str, str] | None:
-    """What an upgrade placed stays until the kernel that it is for has booted, or is gone."""
+    """What an upgrade placed stays until the kernel that it is for has booted well, or is gone."""
     said = held_for(node)
-    others = {each.release for each in node.kernels if each.image} - {node.kernel} if said else ()
-    return said if said.get("kernel") in others else None
+    if not said or (said["kernel"] == node.kernel and not given_up(node)):
+        return None
+    return said if said["kernel"] in {each.release for each in node.kernels if each.image} else None
 
 
 def _arguments(

@@ -11,6 +11,7 @@ from toolkit.facts.boot.next_boot import TrialOutcome
 from toolkit.facts.node.node import Node
 from toolkit.plan.artefact import Artefact, Delivered, Told, Trigger
 from toolkit.plan.artefacts import ARTEFACTS
+from toolkit.plan.artefacts_boot import given_up
 from toolkit.plan.boot_arguments import arguments_in, bare, needed
 from toolkit.plan.change import Action, Blocked, Change
 from toolkit.plan.node_state import Situation
@@ -116,9 +117,7 @@ def _already(row: Artefact, change: Change, new: tuple[str, ...], here: Situatio
         hint = "another argument overrides it, or somebody changed it since the boot"
         _block(change, reason, hint, here)
         return
-    mark, tried = here.node.trial, here.node.trials.get(here.node.trial)
-    if mark and tried is not None and tried.outcome is TrialOutcome.GIVEN_UP:
-        reason = f"this boot is a trial that was given up at {tried.when}: {tried.why}"
+    if reason := given_up(here.node):
         _block(change, reason, f"reboot it, and it has its old command line; {FORGET}", here)
         return
     rest = tuple(each for each in change.triggers if each is not Trigger.REBOOT)
