@@ -138,3 +138,11 @@ def test_where_the_packages_are_not_told_nothing_is_installed(tree: Tree, manage
     node_of(tree, manager, **{name: LIST + "exit 1\n"})
     assert tree.run(sent(bundle_of({}, *INSTALL))).exit != 0
     assert not tree.exists("said")
+
+
+@pytest.mark.parametrize(("status", "ended"), [(106, 0), (104, 5)])
+def test_a_repository_out_of_reach_fails_no_install_that_went_by_another(
+    tree: Tree, status: int, ended: int
+) -> None:
+    node_of(tree, "zypper", zypper=f"{MANAGER}exit {status}\n")
+    assert tree.run(sent(bundle_of({}, *INSTALL))).exit == ended

@@ -134,32 +134,23 @@ def held_for(node: Node) -> Mapping[str, str]:
     return found.groupdict(default="")
 
 
-def held(node: Node, _want: Want) -> Mapping[str, str] | None:
-    """What an upgrade placed stays until the kernel that it is for has booted, or is gone.
+def given_up(node: Node) -> str:
+    """Why nothing of this boot is to be kept; "" where it is no trial, or none that was given up.
 
-    :raises Unsupported: it runs, and was given up.
-    """
-    said = held_for(node)
-    if said and said["kernel"] == node.kernel:
-        refuse_given_up(node, "the old kernel")
-    others = {each.release for each in node.kernels if each.image} - {node.kernel} if said else ()
-    return said if said.get("kernel") in others else None
-
-
-FORGET = "to try it again, remove its line from /var/lib/gdr-toolkit/trials on the node"
-
-
-def refuse_given_up(node: Node, old: str) -> None:
-    """Raise in the boot of a trial that was given up: a job may have kept it from going back.
-
-    :raises Unsupported: it is, and nothing of it may be kept.
+    A job may have kept the node in it.
     """
     tried = node.trials.get(node.trial)
-    if tried is not None and tried.outcome is TrialOutcome.GIVEN_UP:
-        raise Unsupported(
-            f"this boot is a trial that was given up at {tried.when}: {tried.why}",
-            hint=f"reboot it, and it has {old}; {FORGET}",
-        )
+    if tried is None or tried.outcome is not TrialOutcome.GIVEN_UP:
+        return ""
+    return f"this boot is a trial that was given up at {tried.when}: {tried.why}"
+
+
+def held(node: Node, _want: Want) -> Mapping[str, str] | None:
+    """What an upgrade placed stays until the kernel that it is for has booted well, or is gone."""
+    said = held_for(node)
+    if not said or (said["kernel"] == node.kernel and not given_up(node)):
+        return None
+    return said if said["kernel"] in {each.release for each in node.kernels if each.image} else None
 
 
 def _arguments(

@@ -11,12 +11,14 @@ from toolkit.facts.boot.next_boot import TrialOutcome
 from toolkit.facts.node.node import Node
 from toolkit.plan.artefact import Artefact, Delivered, Told, Trigger
 from toolkit.plan.artefacts import ARTEFACTS
-from toolkit.plan.artefacts_boot import FORGET, refuse_given_up
+from toolkit.plan.artefacts_boot import given_up
 from toolkit.plan.boot_arguments import arguments_in, bare, needed
 from toolkit.plan.change import Action, Blocked, Change
 from toolkit.plan.node_state import Situation
 from toolkit.plan.trial import Trial, lines_of, trial_of
 from toolkit.want import Want
+
+FORGET = "to try it again, remove its line from /var/lib/gdr-toolkit/trials on the node"
 
 
 def with_arguments(artefact: Artefact, told: Told, here: Situation) -> Artefact:
@@ -115,10 +117,8 @@ def _already(row: Artefact, change: Change, new: tuple[str, ...], here: Situatio
         hint = "another argument overrides it, or somebody changed it since the boot"
         _block(change, reason, hint, here)
         return
-    try:
-        refuse_given_up(here.node, "its old command line")
-    except Unsupported as why:
-        _block(change, str(why), why.own_hint, here)
+    if reason := given_up(here.node):
+        _block(change, reason, f"reboot it, and it has its old command line; {FORGET}", here)
         return
     rest = tuple(each for each in change.triggers if each is not Trigger.REBOOT)
     here.changes[here.changes.index(change)] = replace(change, triggers=rest)

@@ -14,9 +14,9 @@ from toolkit.facts.gpu.driver import Flavor
 from toolkit.facts.node.node import Node
 from toolkit.facts.versions import Version
 from toolkit.plan.artefact import Trigger
-from toolkit.plan.artefacts_boot import HELD, held_for, refuse_given_up
+from toolkit.plan.artefacts_boot import HELD, given_up, held_for
 from toolkit.plan.change import Act, Action, Blocked, Change, Command, When
-from toolkit.plan.decide_boot import untried_yet
+from toolkit.plan.decide_boot import FORGET, untried_yet
 from toolkit.plan.plan import Plan
 from toolkit.plan.templates import render_text
 from toolkit.plan.trial import ASK, entry_of, must_be_able, trial_of
@@ -275,8 +275,8 @@ def _booting(plan: Plan, node: Node, kernel: str) -> Plan:
     :raises NoEvidence: where the node does not tell of its boot.
     """
     family, default = family_of(node.distro), node.default_kernel
-    if node.kernel == kernel != default:
-        refuse_given_up(node, "the old kernel")
+    if node.kernel == kernel != default and (reason := given_up(node)):
+        raise Unsupported(reason, hint=f"reboot it, and it has its old kernel; {FORGET}")
     if node.kernel == kernel != default and family.grubby:
         back = _default(default)
         keep = _default(kernel, ((When.AFTER, back.command),))

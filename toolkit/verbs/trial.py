@@ -10,8 +10,8 @@ from toolkit.errors import ApplyError, ToolkitError, TransportError
 from toolkit.facts.boot.next_boot import TrialOutcome
 from toolkit.node import deliver
 from toolkit.node.reboot import note, reboot
-from toolkit.plan.artefacts_boot import FORGET
 from toolkit.plan.bundle import script
+from toolkit.plan.decide_boot import FORGET
 from toolkit.plan.trial import Trial
 from toolkit.rollout.events import Witness
 from toolkit.rollout.plan.batches import Phase

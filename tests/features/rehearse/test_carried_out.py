@@ -26,6 +26,7 @@ from toolkit.node.scripts import assembled
 from toolkit.plan.artefact import Trigger
 from toolkit.plan.artefacts_boot import HELD
 from toolkit.plan.bundle import script
+from toolkit.plan.plan import Plan
 from toolkit.plan.upgrade_packages import installing, packages_asked
 from toolkit.upgrade import Upgrade
 from toolkit.verbs.plan import Planned, plan_node
@@ -200,30 +201,42 @@ def test_a_kernel_that_was_given_up_is_not_tried_again() -> None:
     assert (again.trial, again.empty) == (None, True)
     assert f"kernel {NEW} was tried at 2026" in again.blocked[-1].reason
     assert planned(node(there), Upgrade()).plan.empty
-    # A job may have kept the node from going back.
-    runs = {"kernel-release": f"{NEW}\n", "cmdline": f"ro gdr_toolkit.trial={first.trial.id}\n"}
-    assert HELD in {each.path for each in planned(node(there | runs), upgrade).plan.changes}
-    for asks in (upgrade, Upgrade()):
-        left = planned(node(there | runs | tried), asks).plan
-        assert HELD not in {each.path for each in left.changes}
-        assert any("that was given up at 2026" in each.reason for each in left.blocked)
 
 
-@pytest.mark.parametrize("given_up", [False, True])
-def test_grubby_makes_no_kernel_the_default_that_was_given_up_and_runs_still(
-    given_up: bool,
+def on_rhel() -> dict[str, Override]:
+    """Of two kernels there the old one is the default."""
+    old = rocky("root=UUID=1 ro quiet iommu=pt")
+    blocks = kernel_block(KERNEL) + kernel_block(NEW)
+    entries = str(old["boot-entries"])
+    return old | {"kernels": blocks, "boot-entries": entries.replace(KERNEL, NEW) + entries}
+
+
+@pytest.mark.parametrize(
+    ("there", "suffix"),
+    [
+        pytest.param(holding(), "-generic", id="held"),
+        pytest.param(on_rhel(), ".el9.x86_64", id="grubby"),
+    ],
+)
+def test_a_kernel_that_was_given_up_and_runs_still_is_not_kept(
+    there: dict[str, Override], suffix: str
 ) -> None:
-    new = "5.14.0-611.el9.x86_64"
-    frames = rocky("ro iommu=pt") | {
-        "kernel-release": f"{new}\n",
-        "kernels": kernel_block(KERNEL) + kernel_block(new),
-        "cmdline": "ro iommu=pt gdr_toolkit.trial=ab12\n",
-        "boot-trials": f"ab12 {'given-up' if given_up else 'open'} 2026-11-27T08:00:00Z worse\n",
-    }
-    plan = planned(node(frames), Upgrade(kernel=new)).plan
-    keeps = ("grubby", "--set-default", f"/boot/vmlinuz-{new}")
-    assert (keeps in {each.command for each in plan.acts}) is not given_up
-    assert any("that was given up" in each.reason for each in plan.blocked) is given_up
+    """A job began in the boot that tried it, so that nobody could go back."""
+
+    def plan(*, runs: str, upgrade: Upgrade) -> Plan:
+        text = node(there | {"kernel-release": f"{runs}\n"}).dump().replace("-generic", suffix)
+        return planned(Evidence.parse(text), upgrade).plan
+
+    asked = Upgrade(kernel=NEW.replace("-generic", suffix))
+    first = plan(runs=KERNEL, upgrade=asked)
+    assert first.trial is not None
+    there = there | {"cmdline": f"root=UUID=1 ro quiet iommu=pt {first.trial.mark}\n"}
+    assert Trigger.UPDATE_BOOTLOADER in plan(runs=NEW, upgrade=asked).triggers
+    there |= {"boot-trials": f"{first.trial.id} given-up 2026-11-27T08:00:00Z ports were down\n"}
+    for upgrade in (asked, Upgrade()):
+        found = plan(runs=NEW, upgrade=upgrade)
+        assert Trigger.UPDATE_BOOTLOADER not in found.triggers
+        assert any("given up" in each.reason for each in found.blocked) is bool(upgrade.kernel)
 
 
 SINGLE = (

@@ -99,7 +99,9 @@ back_by_rpm() { # the same
 by_zypper() { # it waits for another one only where it is told so
     ZYPP_LOCK_TIMEOUT=300
     export ZYPP_LOCK_TIMEOUT
-    run_there zypper --non-interactive install --oldpackage "$@"
+    run_there zypper --non-interactive install --oldpackage "$@" && return
+    set -- $?
+    case $1 in 102 | 103 | 106) ;; *) return "$1" ;; esac # done; a repository beside was out of reach
 }
 
 kept() { # kept NAMES: false, with a sentence, where others' packages would go with ours
