@@ -301,14 +301,6 @@ def test_a_test_runs_once_and_is_counted(
     assert (tmp_path / "ran").read_text() == "x"
 
 
-def test_what_a_step_and_its_children_computed_is_counted() -> None:
-    busy = "import time\nwhile time.process_time() < 0.3: pass"
-    words = ("sh", "-c", f"{sys.executable} -c '{busy}'; exit 3")
-    status, spent = run._status(words, {}, dry=False, held=True)
-    assert status == 3
-    assert spent >= 0.3
-
-
 def test_steps_side_by_side_print_whole_and_in_their_order_of_ending(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
