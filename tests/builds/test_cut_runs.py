@@ -38,7 +38,7 @@ def base() -> Iterator[Sandbox]:
     """A node where another OFED is installed, so that nvidia-peermem is to be rebuilt."""
     with node("bookworm") as box:
         box.run("rm", "-f", AFTER)
-        new_ofed(box, "25.01", kernel_of(box))
+        new_ofed(box, "26.01", kernel_of(box))
         yield box
 
 
@@ -77,7 +77,7 @@ def files(box: Sandbox) -> dict[str, str]:
 @pytest.mark.parametrize("name", ["bookworm", "trixie"])
 def test_the_kernels_own_modules_that_dkms_moved_aside_come_back(name: str) -> None:
     with Sandbox.of(name) as box:
-        stub = stubs.ofed(box, "24.10")
+        stub = stubs.ofed(box)
         box.run("dkms", "add", stub.name)
         kernel, package, version = box.kernel("6.12"), *stub.name.split("/")
         box.run("dkms", "generate_mok", check=False)  # which DKMS keeps, whatever is taken back
