@@ -235,8 +235,11 @@ def _fetch(suite: str, package: str, at: Path) -> None:
 
 
 def _error(log: str) -> str:
-    found = re.search(r"([\w.-]+\.[ch]):\d+(?::\d+)?: error: (.+)", log)
-    return f"{found[1]}: {found[2]}" if found else log.strip().rpartition("\n")[2]
+    if found := re.search(r"([\w.-]+\.[ch]):\d+(?::\d+)?: error: (.+)", log):
+        return f"{found[1]}: {found[2]}"
+    if found := re.search(r"^\*\*\* (Failed .+?)\. Bailing out", log, re.MULTILINE):
+        return found[1]  # the vendor's conftest
+    return log.strip().rpartition("\n")[2]
 
 
 def _keep_log(name: str, log: str) -> None:

@@ -100,6 +100,8 @@ def ofed(
     for path in (SOURCE / "ofed").rglob("*"):
         if path.is_file():
             _lay(str(path.relative_to(SOURCE)), folder / path.relative_to(SOURCE / "ofed"), values)
+    if package.startswith("mlnx-"):  # else DKMS leaves the kernel's own, of the same version: none
+        box.write(f"/usr/share/dkms/modules_to_force_install/{package}.force", f"{package}\n")
     return stub
 
 
