@@ -181,8 +181,8 @@ def build(words: Sequence[str]) -> int:
                 FILE.write_text(as_csv(have))
                 took = f"{time.monotonic() - begun:.0f} s"
                 print(f"{part} {version} {kernel}: {made.works} {made.note} ({took})", flush=True)
-    for version, why in missing.items():
-        sys.stderr.write(f"error: {version}: {why}\n")
+    for version, reason in missing.items():
+        sys.stderr.write(f"error: {version}: {reason}\n")
     if missing:
         sys.stderr.write(" next: what was compiled is kept; call it again\n")
     return 69 if missing else 0

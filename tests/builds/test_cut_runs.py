@@ -30,7 +30,10 @@ LONG = True
 KILLS = int(os.environ.get("GDR_KILLS", "4"))
 SEED = 20261127
 CONF = "/etc/modprobe.d/gdr-toolkit.conf"
-TREES = ("etc", "boot", "var/lib/dkms", "usr/src/nvidia*", "usr/src/ofa_kernel*", "usr/lib/modules")
+TREES = (
+    *("etc", "boot", "var/lib/dkms", "var/lib/dpkg/alternatives", "usr/src/nvidia*"),
+    *("usr/src/ofa_kernel*", "usr/lib/modules"),
+)
 
 
 @pytest.fixture(scope="module")

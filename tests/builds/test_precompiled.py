@@ -98,7 +98,7 @@ def loaded(node: Sandbox, small: Sandbox, kernel: str) -> set[str]:
         said = boot(box.root, kernel, "modprobe nvidia-peermem && cut -d' ' -f1 /proc/modules")
     assert said.status == 0, said.out + said.console
     assert "peer memory client nv_mem registered" in said.console
-    return {each for each in said.out.split() if each.startswith(("nvidia", "ib_"))}
+    return {each for each in said.out.split() if each.startswith(("nvidia", "ib_", "mlx_"))}
 
 
 def test_such_a_node_rebuilds_once_the_source_alone_is_there(

@@ -12,7 +12,6 @@ The keys are those of the probe, which ``test_build`` holds against the probe it
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from tests.evidence.board import BOARD, GPUS, HCAS, Board

@@ -194,7 +194,8 @@ def _rdma(node: Node, want: Want, boot: Boot) -> Finding:
             hint=f"install {inbox}",
         )
     if stack.packaging:  # wherever they lie, what they rest on tells them
-        found = any("mlx_compat" in each.depends for each in files_of(node, boot.release, "ib_core"))
+        core = files_of(node, boot.release, "ib_core")
+        found = any("mlx_compat" in each.depends for each in core)
     else:
         paths = boot.kernel.modules
         found = any("/ib_core.ko" in path and "/kernel/" not in path for path in paths)
