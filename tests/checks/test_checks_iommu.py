@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.evidence.board import BOARD, GPUS, HCAS, Board
+from tests.evidence.board import BOARD, GPUS, HCAS, Board, Fn
 from tests.evidence.build import CONFIG, CPU, DRIVER, GUEST_CPU, KERNEL, OPEN, groups
 from tests.evidence.frames import ABSENT, DENIED, MISSING, Override
 from tests.evidence.healthy_boot import grub
@@ -14,9 +14,11 @@ from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN, Row, holds, 
 from tests.evidence.platforms import ALTRA, DATA_DIRECT, GRACE
 from toolkit.want import Iommu, Role, Want
 
+STARTED = "Linux version 5.15.0-170-generic"
 ANY = Want(iommu=Iommu.ANY)
 GUEST: dict[str, Override] = {"cpu": GUEST_CPU}
 OFF: dict[str, Override] = {"iommu-groups": "", "iommu-units": ""}
+LOOSE: dict[str, Override] = {"iommu-groups": MISSING, "iommu-units": MISSING}
 AMD = {"cpu": CPU.replace("GenuineIntel", "AuthenticAMD")}
 ARM = {"cpu": "processor\t: 0\nCPU part\t: 0xd4f\n"}
 BUILT_FOR_IT = {
@@ -275,7 +277,51 @@ def state() -> list[Row]:
     ]
 
 
-ROWS = [*passthrough(), *boot(), *state()]
+INTEL = "fault addr 0x3800000000 [fault reason 0x05] PTE Write access is not set"
+AMDS = "domain=0x0031 address=0x28000010000 flags=0x0030]"
+SMMU = "arm-smmu-v3 arm-smmu-v3.2.auto: event"
+# As each driver prints them, now and years ago; the board has a GPU at 18:00.0, an HCA at 19:00.0.
+REFUSED = {
+    "intel": f"DMAR: [DMA Write NO_PASID] Request device [18:00.0] {INTEL}",
+    "intel-with-pasid": f"DMAR: [DMA Read PASID 0x2] Request device [18:00.0] {INTEL}",
+    "intel-in-hex": f"DMAR: [DMA Read NO_PASID] Request device [0x18:0x00.0] {INTEL}",
+    "intel-of-old": f"DMAR:[DMA Write] Request device [18:00.0] {INTEL}",
+    "amd": f"nvidia 0000:18:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT {AMDS}",
+    "amd-driverless": f"AMD-Vi: Event logged [IO_PAGE_FAULT device=0000:18:00.0 {AMDS}",
+    "amd-of-old": f"AMD-Vi: Event logged [IO_PAGE_FAULT device=18:00.0 {AMDS}",
+    "arm": f"{SMMU}: F_TRANSLATION client: 0000:18:00.0 sid: 0x900 ssid: 0x0 iova: 0x1 ipa: 0x0",
+}
+OTHERS = {
+    "none": "DMAR: DRHD: handling fault status reg 2",
+    "another-device": f"DMAR: [DMA Read] Request device [00:02.0] {INTEL}",
+    "an-interrupt": "DMAR: [INTR-REMAP] Request device [18:00.0] fault index 0x19 [fault reason 6]",
+    "arm-before-it-told-whose": f"{SMMU} 0x10 received:",
+}
+
+
+def faults() -> list[Row]:
+    check, two = "iommu.faults", REFUSED["intel"].replace("[18", "[19")
+    twin = Board((*BOARD.functions, Fn("0001:18:00.0", "pci0001:00", (0x8086, 0x0A54), 0x020000)))
+
+    def log(*lines: str) -> dict[str, Override]:
+        return {"dmesg": "".join(f"[{at}.0] {line}\n" for at, line in enumerate((STARTED, *lines)))}
+
+    return [
+        *(Row(claim, check, FAIL, "0000:18:00.0", log(line)) for claim, line in REFUSED.items()),
+        *(Row(claim, check, PASS, "nothing", log(line)) for claim, line in OTHERS.items()),
+        Row("both", check, FAIL, "0000:19:00.0, 0000:18:00.0", log(two, REFUSED["intel"], two)),
+        Row("one-of-two-in-another-domain", check, PASS, "nothing", log(REFUSED["intel"]), twin),
+        Row("no-iommu", check, NA, "no IOMMU is active", {**OFF, **log(REFUSED["intel"])}),
+        Row("text", check, FAIL, "0000:18:00.0", {**LOOSE, **log(REFUSED["intel"])}),
+        Row(
+            "log-alone", check, UNKNOWN, "whose", {**LOOSE, "pci": MISSING, **log(REFUSED["intel"])}
+        ),
+        Row("guest", check, NA, "on a vm", GUEST),
+        Row("not-read", check, UNKNOWN, "permission denied", {"dmesg": DENIED}),
+    ]
+
+
+ROWS = [*passthrough(), *boot(), *state(), *faults()]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=name)

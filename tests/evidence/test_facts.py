@@ -198,7 +198,7 @@ FRAMES = {
     "dkms-tree": "autoinstall_off dkms_callers dkms_tree",
     "dkms-version": "dkms_version has_dkms",
     "dmesg": (
-        "bus_errors dmesg fallen_gpus hca_troubles iommu_log log_is_whole log_reaches "
+        "bus_errors dma_faults dmesg fallen_gpus hca_troubles iommu_log log_is_whole log_reaches "
         "log_since_boot refused_commands sxids uvm_troubles xids"
     ),
     "dmi": "dmi",

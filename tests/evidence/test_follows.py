@@ -7,7 +7,17 @@ from collections.abc import Mapping
 import pytest
 
 from tests.evidence.board import BOARD, GPUS, Board
-from tests.evidence.build import DRIVER, HEALTHY, KERNEL, OFED, OPEN, kernel_block, node, rdma_core
+from tests.evidence.build import (
+    DRIVER,
+    HEALTHY,
+    KERNEL,
+    OFED,
+    OPEN,
+    groups,
+    kernel_block,
+    node,
+    rdma_core,
+)
 from tests.evidence.frames import ABSENT, Override
 from tests.evidence.frames import failed as bad
 from tests.evidence.test_causes import BOTH, INBOX, NOT_LOADED, told
@@ -96,6 +106,8 @@ FOLLOWS: list[Case] = [
      {**BY_INBOX, "kernel-config": config("CONFIG_INFINIBAND_ON_DEMAND_PAGING")}, "dmabuf", BOARD),
     ("path.selected", "dmabuf.nic", "there is no RDMA device", {"infiniband": ""}, "dmabuf", BOARD),
     ("rdma.port", "rdma.devices", "without an RDMA device", {"infiniband": ""}, "", BOARD),
+    ("iommu.faults", "iommu.passthrough", "the IOMMU translates", {"iommu-groups": groups("DMA"),
+     "dmesg": "DMAR: [DMA Write] Request device [19:00.0] fault addr 0x0\n"}, "", BOARD),
 ]  # fmt: skip
 
 
@@ -105,6 +117,15 @@ def test_what_the_other_s_repair_would_mend_follows_from_it(case: Case) -> None:
     steps = told(node(frames, board=board), BOTH[path or "peermem"]).steps
     assert [each.after for each in steps if each.check == check] == [after]
     assert why in next(each.why for each in steps if each.check == check)
+
+
+def test_what_nvidia_smi_does_not_tell_follows_from_a_library_that_is_not_the_driver_s() -> None:
+    words = (
+        "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 1.2\n"
+    )
+    steps = told(node({"nvidia-smi": bad(18, words)}), BOTH["peermem"]).steps
+    why = {each.why for each in steps if each.after == "nvidia.version"}
+    assert "nvidia-smi of 1.2 refuses the driver that is loaded" in why
 
 
 ALONE: list[tuple[str, Mapping[str, Override], Board]] = [

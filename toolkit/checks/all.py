@@ -113,6 +113,7 @@ ALL: tuple[Check, ...] = (
     iommu.state,
     platform.smmu,
     iommu.passthrough,
+    iommu.faults,
     iommu.boot,
     acs.redirect,
     acs.mask,

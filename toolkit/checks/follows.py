@@ -384,6 +384,7 @@ AFTER: Mapping[str, tuple[tuple[str, Rule], ...]] = {
     **dict.fromkeys(("nccl.log", "traffic.pair"), (("rdma.registration", devices.not_registered),)),
     "pcie.distance": (("hca.count", lambda _n, _w, f: _CARD_LOST if f.hint == LOST else ""),),
     "iommu.boot": (("iommu.passthrough", _no_argument),),
+    "iommu.faults": (("iommu.passthrough", devices.translated),),
 }
 # Of what is not known; the checks are many, and the reasons few.
 UNKNOWN: tuple[tuple[str, Rule], ...] = (

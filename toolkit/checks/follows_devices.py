@@ -64,6 +64,11 @@ def no_rdma_device(node: Node, want: Want, finding: Finding) -> str:
     return "without an RDMA device there is no port" if gone else ""
 
 
+def translated(node: Node, want: Want, _: Finding) -> str:
+    groups = [node.iommu_groups[each.group] for each in node.hcas if each.group]
+    return "the IOMMU translates for HCAs" if any(each.translated for each in groups) else ""
+
+
 def not_registered(node: Node, want: Want, finding: Finding) -> str:
     refused = "_reg_" in finding.found or "regist" in finding.found
     return "what was not registered cannot be sent" if refused else ""

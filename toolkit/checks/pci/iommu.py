@@ -26,6 +26,7 @@ from toolkit.checks.pci.iommu_words import (
 )
 from toolkit.checks.role import PASSED_THROUGH
 from toolkit.facts.boot.cmdline import Cmdline
+from toolkit.facts.gpu.kernel_trouble import Trouble
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.iommu import Domain, IommuSaid
 from toolkit.facts.pci.platform import Platform
@@ -215,6 +216,49 @@ def _by_what_was_said(node: Node) -> Finding:
         "neither kernel log nor command line tells whether an IOMMU translates",
         hint="cat /sys/kernel/iommu_groups/*/type",
         gap=Gap.LOG,
+    )
+
+
+@check(
+    "iommu.faults",
+    impact=Impact.FRAGILE,
+    roles=HOSTS,
+    source="Linux, drivers/iommu: intel/dmar.c (dmar_fault_do_one), amd/iommu.c "
+    "(amd_iommu_report_page_fault), arm/arm-smmu-v3 (arm_smmu_dump_event)",
+    fix="let the IOMMU pass peer traffic through (iommu=pt, iommu.passthrough=1) and reboot; where "
+    "it does, or must not: newer driver, firmware of the HCA, BIOS",
+)
+def faults(node: Node, want: Want) -> Finding:
+    """No IOMMU has refused a transfer of a GPU or an HCA.
+
+    The bytes of such a transfer are lost, and the job that waited for them ends or hangs: an HCA
+    was given an address of a GPU that its domain does not have, or memory was given back too early.
+    An address without its PCI domain counts where no other device can be meant.
+    """
+    if not node.loose and not node.iommu_units and not node.iommu_groups:
+        return not_applicable("no IOMMU is active")
+    if not node.knows_pci and node.dma_faults:
+        address = node.dma_faults[-1].address
+        return unknown(
+            f"the IOMMU refused transfers of {address}: whose they are is not told",
+            hint=f"lspci -nn -s {address}",
+        )
+    watched = {each.address for each in (*node.pci.gpus, *node.hcas)}
+    refused: dict[str, list[Trouble]] = {}
+    for each in node.dma_faults:
+        meant = [at for at in node.pci.functions if each.address in {at, at.partition(":")[2]}]
+        if meant and watched.issuperset(meant):
+            refused.setdefault(" or ".join(meant), []).append(each)
+    if not refused:
+        return passed(f"nothing {node.log_reaches}")
+    return failed(
+        f"the IOMMU refused transfers of {', '.join(refused)}",
+        expected="no transfer of a GPU or an HCA refused",
+        details=tuple(
+            f"{address}: {counted(len(told), 'time')}, at last: {told[-1].text}"
+            + f", {told[-1].when}" * bool(told[-1].when)
+            for address, told in refused.items()
+        ),
     )
 
 

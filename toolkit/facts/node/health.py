@@ -10,6 +10,7 @@ from toolkit.facts.gpu.kernel_trouble import Trouble, fallen, sxids, uvm_trouble
 from toolkit.facts.gpu.smi_health import SmiSaid, parse_smi_said
 from toolkit.facts.kube import parse_kube_node
 from toolkit.facts.node.devices import Devices
+from toolkit.facts.pci.iommu import dma_faults
 from toolkit.facts.pci.kernel_log import BusError, bus_errors
 from toolkit.facts.rdma.hca_health import (
     Counters,
@@ -62,6 +63,11 @@ class Health(Devices):
     def bus_errors(self) -> tuple[BusError, ...]:
         """Errors of links and functions that the kernel log tells, by whoever handled them."""
         return tuple(bus_errors(self.dmesg))
+
+    @fact
+    def dma_faults(self) -> tuple[Trouble, ...]:
+        """Transfers that an IOMMU refused, of whatever device."""
+        return self._logged(dma_faults)
 
     @fact
     def hca_troubles(self) -> tuple[Trouble, ...]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from toolkit.errors import NeedsRoot, Unparsable
+from toolkit.facts.gpu.kernel_trouble import Trouble, when
 from toolkit.facts.lines import blocks, named_lines
 from toolkit.facts.pci.config_space import ConfigSpace
 
@@ -89,6 +90,38 @@ def parse_iommu_log(lines: Iterable[str]) -> IommuSaid:
         elif cmdline is None and (found := _CMDLINE.search(line)):
             cmdline = found[1]
     return IommuSaid(passthrough, enabled, cmdline, by_argument, tuple(faults))
+
+
+# DMA that an IOMMU refused. Intel's units name no PCI domain, AMD's and old kernels' not always; an
+# Arm one tells whose DMA it was since Linux 6.15. Faults of interrupts and tables are not meant.
+# Sources: drivers/iommu/intel/dmar.c, dmar_fault_do_one; amd/iommu.c, amd_iommu_report_page_fault;
+# arm/arm-smmu-v3, arm_smmu_dump_event.
+_FUNCTION = r"(?P<at>(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])"
+_REFUSED_DMA = (
+    re.compile(
+        r"\[DMA (?:Read|Write)\b[^\]]{0,24}\] Request device \[(?P<at>[0-9a-fA-Fx:.]{7,12})\]"
+    ),
+    re.compile(rf"\b{_FUNCTION}: AMD-Vi: Event logged \[IO_PAGE_FAULT\b"),
+    re.compile(rf"\bAMD-Vi: Event logged \[IO_PAGE_FAULT device={_FUNCTION}"),
+    re.compile(
+        r"\barm-smmu-v3 \S+ event: F_(?:TRANSLATION|ADDR_SIZE|ACCESS|PERMISSION) "
+        rf"client: {_FUNCTION}"
+    ),
+)
+
+
+def dma_faults(lines: Iterable[str]) -> tuple[Trouble, ...]:
+    """Each transfer that an IOMMU refused, oldest first; the address is as far as it was told."""
+    found = (
+        (line, next(filter(None, (each.search(line) for each in _REFUSED_DMA)), None))
+        for line in lines
+        if "DMA" in line or "AMD-Vi" in line or "client:" in line
+    )
+    return tuple(
+        Trouble(at["at"].replace("0x", "").lower(), when(line), line[at.start() :].strip())
+        for line, at in found
+        if at is not None
+    )
 
 
 # The firmware's table of IOMMUs: Intel's DMAR and AMD's IVRS, as bytes.
