@@ -10,7 +10,10 @@ from typing import cast
 import pytest
 
 from tests.evidence.build import node
-from toolkit.errors import UsageError
+from tests.invoked import FORKS
+from tests.verbs.working import examined
+from toolkit.checks.judged import Judged
+from toolkit.errors import Outcome, UsageError
 from toolkit.evidence import Evidence
 from toolkit.hosts.host import Host
 from toolkit.rollout.runs import RunFolder
@@ -49,3 +52,31 @@ def test_work_that_cannot_be_made_ends_the_threads_and_closes_their_links(
             thread.join(10)
             assert not thread.is_alive()
     assert Silent.closed == 2
+
+
+Found = tuple[list[Outcome[Judged]], list[str], list[str], str, bool]
+
+
+@pytest.mark.parametrize("disk", ["kept", "not kept"])
+def test_doctor_by_processes_finds_and_keeps_what_one_process_does(
+    tmp_path: Path, disk: str
+) -> None:
+    def found(cores: int) -> Found:
+        ours, its = FORKS.Pipe(duplex=False)
+        base = tmp_path / f"of-{cores}"
+        if disk == "not kept":
+            base.touch()
+        process = FORKS.Process(target=examined, args=(its, cores, base))
+        process.start()
+        its.close()
+        told = cast("Found", ours.recv())
+        process.join()
+        return told
+
+    outcomes, between, kept, trouble, here = found(1)
+    by_two = found(2)
+    assert [each.value for each in by_two[0]] == [each.value for each in outcomes]
+    assert [str(each.error or "") for each in by_two[0]] == ["", "", "", "n3: no answer", "", ""]
+    assert by_two[1:3] == (between, kept)
+    assert (len(kept), bool(by_two[3])) == ((0, True) if disk == "not kept" else (5, False))
+    assert (bool(trouble), here, by_two[4]) == (bool(by_two[3]), True, False)
