@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -18,7 +19,7 @@ from toolkit.evidence import Evidence
 from toolkit.hosts.host import Host
 from toolkit.rollout.runs import RunFolder
 from toolkit.ssh.transport import Transport
-from toolkit.verbs import reading
+from toolkit.verbs import each, reading
 from toolkit.verbs.access import Access, Fleet
 
 
@@ -80,3 +81,47 @@ def test_doctor_by_processes_finds_and_keeps_what_one_process_does(
     assert by_two[1:3] == (between, kept)
     assert (len(kept), bool(by_two[3])) == ((0, True) if disk == "not kept" else (5, False))
     assert (bool(trouble), here, by_two[4]) == (bool(by_two[3]), True, False)
+
+
+class Link:
+    """A link that counts how often it was closed."""
+
+    closed = 0
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@pytest.mark.parametrize(
+    ("fanout", "waited_s", "same", "closed"),
+    [
+        pytest.param(2, 59, True, (0, 0, 1), id="at-once"),
+        pytest.param(2, 61, True, (1, 1, 2), id="after-a-while-it-connects-anew"),
+        pytest.param(1, 0, False, (2, 2, 2), id="not-of-more-than-are-reached-at-once"),
+    ],
+)
+def test_who_comes_to_a_node_after_the_look_has_its_link(
+    monkeypatch: pytest.MonkeyPatch,
+    fanout: int,
+    waited_s: float,
+    same: bool,
+    closed: tuple[int, int, int],
+) -> None:
+    """:param closed: links, once one host is taken, all but the other are closed, and all are."""
+    links: list[Link] = []
+
+    def connect(_: Host) -> Transport:
+        links.append(Link())
+        return cast("Transport", links[-1])
+
+    clock = iter((0.0, 0.0, waited_s))
+    monkeypatch.setattr(each, "time", SimpleNamespace(time=lambda: next(clock)))
+    kept = each.Kept(Fleet((Host("a"), Host("b")), connect, Access(fanout=fanout)))
+    each.on_each(kept.fleet, "looking", lambda *_: None)
+    taken = kept.fleet.connect(Host("a"))
+    assert (taken in links[:2]) is same
+    counted = [sum(link.closed for link in links)]
+    for but in ("b",), ():
+        kept.close(but)
+        counted.append(sum(link.closed for link in links))
+    assert tuple(counted) == closed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -31,6 +32,7 @@ H = TypeVar("H", bound=Hashable)
 # and for each of them at least so many.
 MANY, EACH = 512, 64
 SHARE = 64  # nodes of a live run for each process: what it imports takes it as long as 20 of them
+KEPT_S = 60.0  # for an operator who reads a plan and agrees
 _RECALLED = 64  # tuples of judgements that may come again, and are kept alive for it
 
 
@@ -88,7 +90,7 @@ def on_each(
         try:
             return work(host, transport)
         finally:
-            transport.close()
+            fleet.leave(host, transport)
 
     return on_hosts(fleet, title, connected, hosts=hosts, meanwhile=meanwhile, processes=processes)
 
@@ -101,6 +103,37 @@ def processes_for(fleet: Fleet, wants: Wants) -> int:
         return 1
     cores = len(os.sched_getaffinity(0))
     return max(min(cores, len(fleet.hosts) // SHARE, access.fanout), 1)
+
+
+class Kept:
+    """Links to hosts that were looked at, for who comes to them next.
+
+    Not of more hosts than are reached at once, nor where each link is the scheduler's to allow.
+    """
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._connect = fleet.connect
+        self._links: dict[str, tuple[Transport, float]] = {}
+        few = fleet.slurm is None and len(fleet.hosts) <= fleet.access.fanout
+        self.fleet = replace(fleet, connect=self._again, leave=self._keep) if few else fleet
+
+    def _again(self, host: Host) -> Transport:
+        link, since = self._links.pop(host.name, (None, 0.0))
+        if link is None:
+            return self._connect(host)
+        if (
+            time.time() - since > KEPT_S
+        ):  # whether it still leads there is not known before it fails
+            link.close()  # then it connects anew
+        return link
+
+    def _keep(self, host: Host, transport: Transport) -> None:
+        self._links[host.name] = transport, time.time()
+
+    def close(self, but: Iterable[str] = ()) -> None:
+        """Those that nobody has taken."""
+        for name in set(self._links).difference(but):
+            self._links.pop(name)[0].close()
 
 
 def on_saved(
