@@ -58,16 +58,14 @@ def test_work_that_cannot_be_made_ends_the_threads_and_closes_their_links(
 Found = tuple[list[Outcome[Judged]], list[str], list[str], str, bool]
 
 
-@pytest.mark.parametrize("disk", ["kept", "not kept"])
+@pytest.mark.parametrize("full", [False, True])
 def test_doctor_by_processes_finds_and_keeps_what_one_process_does(
-    tmp_path: Path, disk: str
+    tmp_path: Path, full: bool
 ) -> None:
     def found(cores: int) -> Found:
         ours, its = FORKS.Pipe(duplex=False)
         base = tmp_path / f"of-{cores}"
-        if disk == "not kept":
-            base.touch()
-        process = FORKS.Process(target=examined, args=(its, cores, base))
+        process = FORKS.Process(target=examined, args=(its, cores, base), kwargs={"full": full})
         process.start()
         its.close()
         told = cast("Found", ours.recv())
@@ -79,7 +77,7 @@ def test_doctor_by_processes_finds_and_keeps_what_one_process_does(
     assert [each.value for each in by_two[0]] == [each.value for each in outcomes]
     assert [str(each.error or "") for each in by_two[0]] == ["", "", "", "n3: no answer", "", ""]
     assert by_two[1:3] == (between, kept)
-    assert (len(kept), bool(by_two[3])) == ((0, True) if disk == "not kept" else (5, False))
+    assert (len(kept), bool(by_two[3])) == ((0, True) if full else (5, False))
     assert (bool(trouble), here, by_two[4]) == (bool(by_two[3]), True, False)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from datetime import UTC, datetime
+from errno import ENOSPC
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import cast
@@ -15,6 +16,7 @@ from toolkit.errors import TransportError
 from toolkit.evidence import Evidence
 from toolkit.groups import SiteWants
 from toolkit.hosts.host import Host
+from toolkit.rollout import runs
 from toolkit.rollout.runs import RunFolder
 from toolkit.ssh.transport import Transport
 from toolkit.verbs import each, reading
@@ -50,8 +52,17 @@ def unable() -> Work[str]:
     raise ImportError("no such module")
 
 
-def examined(pipe: Connection, cores: int, base: Path) -> None:
-    """Sends what ``doctor`` finds with so many cores, two nodes for each; of them n3 is silent."""
+def _no_room(*_: object, **__: object) -> None:
+    raise OSError(ENOSPC, "No space left on device")
+
+
+def examined(pipe: Connection, cores: int, base: Path, *, full: bool) -> None:
+    """Sends what ``doctor`` finds with so many cores, two nodes for each; of them n3 is silent.
+
+    :param full: the disk is, once the run's folder is made.
+    """
+    if full:
+        runs.write_file = _no_room
     os.sched_getaffinity = lambda _: set(range(cores))
     each.SHARE = 2
 

@@ -121,10 +121,8 @@ class Kept:
         link, since = self._links.pop(host.name, (None, 0.0))
         if link is None:
             return self._connect(host)
-        if (
-            time.time() - since > KEPT_S
-        ):  # whether it still leads there is not known before it fails
-            link.close()  # then it connects anew
+        if time.time() - since > KEPT_S:
+            link.close()  # and it connects anew: a link that is gone is known once a script fails
         return link
 
     def _keep(self, host: Host, transport: Transport) -> None:
