@@ -34,12 +34,14 @@ OWN = (
     ("own-failing", "2.0", "", "echo no space; exit 1"),
     ("own-cut", "2.0", "", "[ -e /lives ] || { touch /lives; kill -9 0; }"),
 )
+EPOCHS = {"own-driver": 3, "own-library": 1}  # of rpm's packages, as NVIDIA's driver has one
 BEFORE = ["own-driver=1.0 installed"]
 AFTER = ["own-driver=2.0 installed", "own-library=2.0 installed"]
 CONTROL = (
     "Package: {}\nVersion: {}\nArchitecture: all\nMaintainer: X <x@y.example>\nDescription: x\n"
 )
 SPEC = """Name: {}
+Epoch: {}
 Version: {}
 Release: 1
 Summary: x
@@ -83,19 +85,20 @@ def _rpms(box: Sandbox) -> None:
     box.shell("rm -rf /usr/bin/apt-get /var/lib/apt/lists/* /var/cache/apt/*")
     box.write("etc/rpm/macros", "%_dbpath /var/lib/rpm\n%_topdir /root/rpm\n")
     box.write(
-        "root/rpm/own-shell-1.0.spec", SPEC.format("own-shell", "1.0", "Provides: /bin/sh", "")
+        "root/rpm/own-shell-1.0.spec", SPEC.format("own-shell", 0, "1.0", "Provides: /bin/sh", "")
     )
     for name, version, needs, script in OWN:
         needed = f"Requires: {needs}" if needs else ""
         # What a failing %post does to a package is a warning; %pre keeps it out.
         part = "%pre" if "exit" in script else "%post"
-        words = SPEC.format(name, version, needed, f"{part}\n{script}" if script else "")
+        scripts = f"{part}\n{script}" if script else ""
+        words = SPEC.format(name, EPOCHS.get(name, 0), version, needed, scripts)
         box.write(f"root/rpm/{name}-{version}.spec", words)
     box.shell("cd /root/rpm && rpmbuild -bb --quiet --define '_rpmdir /srv/repo' *.spec")
     box.run("createrepo_c", "-q", "/srv/repo")
     for path in ("etc/yum.repos.d/own.repo", "etc/zypp/repos.d/own.repo"):
         box.write(path, REPO)
-    box.run("zypper", "-n", "install", "own-shell", "own-driver=1.0")
+    box.run("zypper", "-n", "install", "own-shell", "own-driver=3:1.0")
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +136,9 @@ def apt(roots: dict[str, Sandbox]) -> Iterator[Sandbox]:
 def install(box: Sandbox, *names: str) -> Done:
     """By the engine, as a bundle has it do so: each in its version 2.0."""
     release = "" if box.path("usr/bin/apt-get").exists() else "-1"
-    pins = " ".join(f"{name}=2.0{release}" for name in names)
+    # As offered.sh has it of each: dnf leaves the epoch out.
+    told = EPOCHS if release and not box.path("usr/bin/dnf").exists() else {}
+    pins = " ".join(f"{n}={f'{told[n]}:' if n in told else ''}2.0{release}" for n in names)
     steps = (
         "undo first 'INSTALL_PACKAGES uninstall'",
         f"trigger 'INSTALL_PACKAGES install {pins}'",

@@ -147,6 +147,11 @@ def _escape(place: Path) -> None:
         pytest.param(_truncate, "has 100 bytes and should have 3996", id="truncated"),
         pytest.param(lambda place: (place / MODULE).unlink(), "differ in", id="missing"),
         pytest.param(lambda place: (place / "x.ko").touch(), "differ in x.ko", id="foreign"),
+        pytest.param(
+            lambda place: [(place / f"{each}.ko").touch() for each in "gdbfaec"],
+            "differ in a.ko, b.ko, c.ko, d.ko, e.ko, f.ko, g.ko",
+            id="seven-foreign",
+        ),
         pytest.param(_link, "Too many levels of symbolic links", id="link"),
         pytest.param(_pipe, "is no file", id="pipe"),
         pytest.param(_inputs, "that of another build", id="other-inputs"),
@@ -238,6 +243,22 @@ def test_what_changes_while_it_is_read_is_not_called_damaged(
     found = find(store, INPUTS)
     assert (found.built, found.trouble) == (left, "")
     assert list((store.folder / ".damaged").iterdir()) == []
+
+
+def test_what_changes_at_each_look_is_read_twice_at_most(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[str] = []
+
+    def change(place: Path, digest: str) -> Entry:
+        looks.append(digest)
+        store.keep(to_entry(BUILT), replace=True)
+        raise Damaged("nvidia-peermem.ko: No such file or directory")
+
+    store.keep(to_entry(BUILT))
+    monkeypatch.setattr("toolkit.built.io.store.read_entry", change)
+    assert find(store, INPUTS).trouble.endswith("No such file or directory; put aside")
+    assert len(looks) == 2
 
 
 def test_prune_needs_no_room(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

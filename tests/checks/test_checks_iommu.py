@@ -18,6 +18,7 @@ STARTED = "Linux version 5.15.0-170-generic"
 ANY = Want(iommu=Iommu.ANY)
 GUEST: dict[str, Override] = {"cpu": GUEST_CPU}
 OFF: dict[str, Override] = {"iommu-groups": "", "iommu-units": ""}
+LOOSE: dict[str, Override] = {"iommu-groups": MISSING, "iommu-units": MISSING}
 AMD = {"cpu": CPU.replace("GenuineIntel", "AuthenticAMD")}
 ARM = {"cpu": "processor\t: 0\nCPU part\t: 0xd4f\n"}
 BUILT_FOR_IT = {
@@ -311,6 +312,10 @@ def faults() -> list[Row]:
         Row("both", check, FAIL, "0000:19:00.0, 0000:18:00.0", log(two, REFUSED["intel"], two)),
         Row("one-of-two-in-another-domain", check, PASS, "nothing", log(REFUSED["intel"]), twin),
         Row("no-iommu", check, NA, "no IOMMU is active", {**OFF, **log(REFUSED["intel"])}),
+        Row("text", check, FAIL, "0000:18:00.0", {**LOOSE, **log(REFUSED["intel"])}),
+        Row(
+            "log-alone", check, UNKNOWN, "whose", {**LOOSE, "pci": MISSING, **log(REFUSED["intel"])}
+        ),
         Row("guest", check, NA, "on a vm", GUEST),
         Row("not-read", check, UNKNOWN, "permission denied", {"dmesg": DENIED}),
     ]

@@ -137,11 +137,30 @@ def test_a_list_without_addresses_beside_lspci_misses_no_hca_by_name(
     up = "link mlx5_0/1 state ACTIVE physical_state LINK_UP netdev eth0\n"
     text = f"$ lspci -nn\n{bus}$ rdma link\n{up}"
     assert "rdma.devices" not in judged(text, tmp_path)[0]
-    (tmp_path / "t.txt").write_text(text)
-    ((_, evidence),) = read_saved(tmp_path / "t.txt")
+    assert told in said(text, tmp_path, "rdma.devices")
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        ((), "no RDMA device is listed"),
+        (("rxe0", "siw0"), "no HCA: only software devices rxe0, siw0"),
+    ],
+)
+def test_a_list_without_an_hca_tells_what_it_has(
+    names: tuple[str, ...], told: str, tmp_path: Path
+) -> None:
+    head = LISTED.partition("    mlx5_0")[0]
+    rows = "".join(f"    {each}                e89e490300356eaa\n" for each in names)
+    assert said(f"$ ibv_devices\n{head}{rows}", tmp_path, "rdma.devices") == told
+
+
+def said(text: str, folder: Path, check: str) -> str:
+    (folder / "t.txt").write_text(text)
+    ((_, evidence),) = read_saved(folder / "t.txt")
     verdicts = judge_node("t", evidence, Want(path=None), DAY).verdicts
-    (found,) = (each.finding.found for each in verdicts if each.check.id == "rdma.devices")
-    assert told in found
+    (found,) = (each.finding.found for each in verdicts if each.check.id == check)
+    return found
 
 
 def test_what_mlxfwmanager_asks_about_is_no_setting(tmp_path: Path) -> None:

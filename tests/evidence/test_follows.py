@@ -119,6 +119,15 @@ def test_what_the_other_s_repair_would_mend_follows_from_it(case: Case) -> None:
     assert why in next(each.why for each in steps if each.check == check)
 
 
+def test_what_nvidia_smi_does_not_tell_follows_from_a_library_that_is_not_the_driver_s() -> None:
+    words = (
+        "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 1.2\n"
+    )
+    steps = told(node({"nvidia-smi": bad(18, words)}), BOTH["peermem"]).steps
+    why = {each.why for each in steps if each.after == "nvidia.version"}
+    assert "nvidia-smi of 1.2 refuses the driver that is loaded" in why
+
+
 ALONE: list[tuple[str, Mapping[str, Override], Board]] = [
     # Another driver has one of the GPUs: that DKMS has nvidia built or not is not why.
     ("nvidia.present", NONE_BUILT, UNDRIVEN.but(GPUS[0], driver="nouveau")),

@@ -86,10 +86,20 @@ def test_ibv_devinfo() -> None:
     assert (second.ports[0].up, second.ports[0].active_mtu) == (False, 1024)
 
 
-def test_ibv_devinfo_with_v_tells_the_physical_state() -> None:
-    text = "hca_id:\tmlx4_0\n\tport:\t1\n\t\tstate:\tPORT_DOWN (1)\n\t\tphys_state:\tDISABLED (3)\n"
+@pytest.mark.parametrize(
+    ("word", "state"),
+    [
+        ("SLEEP (1)", "Sleep"),
+        ("POLLING (2)", "Polling"),
+        ("DISABLED (3)", "Disabled"),
+        ("LINK_UP (5)", "LinkUp"),
+        ("PHY TEST (7)", "PHY"),
+    ],
+)
+def test_ibv_devinfo_tells_the_physical_state_where_it_is_verbose(word: str, state: str) -> None:
+    text = f"hca_id:\tmlx4_0\n\tport:\t1\n\t\tstate:\tPORT_DOWN (1)\n\t\tphys_state:\t{word}\n"
     (device,) = parse_ibv_devinfo(text)
-    assert (device.ports[0].state, device.ports[0].phys_state) == ("DOWN", "Disabled")
+    assert (device.ports[0].state, device.ports[0].phys_state) == ("DOWN", state)
 
 
 def test_no_device_is_an_answer_of_ibv_devinfo_and_noise_is_none() -> None:

@@ -22,7 +22,13 @@ from toolkit.hosts.ansible import (
 )
 from toolkit.hosts.ansible_files import _within, ask_ansible, listed
 from toolkit.hosts.host import Inventory
-from toolkit.hosts.inventory import _looks_like_yaml, _nodes_of, read_ini, read_kubernetes
+from toolkit.hosts.inventory import (
+    _looks_like_yaml,
+    _nodes_of,
+    read_ini,
+    read_inventory,
+    read_kubernetes,
+)
 
 
 def said(text: str, *, vault: bool = False) -> VariableValue:
@@ -168,6 +174,28 @@ def test_what_ansible_tells_ssh_says_how_to_reach_a_host(
 ) -> None:
     found = _ssh_arguments("gpu1", {"ansible_ssh_common_args": said(text)})
     assert found == (jump, key_file, options)
+
+
+@pytest.mark.parametrize(
+    ("variables", "part", "value"),
+    [
+        ("ansible_host=a ansible_ssh_host=b", "address", "a"),
+        ("ansible_ssh_host=b", "address", "b"),
+        ("ansible_user=a ansible_ssh_user=b", "user", "a"),
+        ("ansible_ssh_user=b", "user", "b"),
+        ("ansible_port=1 ansible_ssh_port=2", "port", 1),
+        ("ansible_ssh_port=2", "port", 2),
+        ("ansible_ssh_private_key_file=/a ansible_private_key_file=/b", "key_file", "/a"),
+        ("ansible_private_key_file=/b", "key_file", "/b"),
+        ("bmc=bmc1", "bmc", "bmc1"),
+    ],
+)
+def test_of_ansibles_names_for_one_thing_the_first_counts(
+    variables: str, part: str, value: object, tmp_path: Path
+) -> None:
+    (tmp_path / "hosts.ini").write_text(f"gpu1 {variables}\n")
+    (host,) = read_inventory(tmp_path / "hosts.ini").hosts.values()
+    assert getattr(host, part) == value
 
 
 def item(name: str, *addresses: tuple[str, str], labels: object = None) -> dict[str, Any]:

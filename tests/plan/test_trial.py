@@ -246,6 +246,13 @@ def test_a_trial_that_runs_is_kept_where_it_works_and_was_not_given_up() -> None
     assert "given up at 2026-11-22T08:00:00Z: ports were down" in blocked(plan_for(runs | given_up))
 
 
+def test_what_a_trial_of_something_else_has_not_told_is_not_said_to_be_tried() -> None:
+    """A kernel that is tried has the mark, too, and the words of its own entry."""
+    marked = TRANSLATED | {"cmdline": f"{NO_PT} panic=30 gdr_toolkit.trial=0a\n"}
+    [change] = plan_for(marked).changes
+    assert not [each for each in change.why if "this boot tries it" in each]
+
+
 @pytest.mark.parametrize(
     ("path", "call"),
     [

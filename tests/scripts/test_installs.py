@@ -6,6 +6,7 @@ import pytest
 
 from tests.scripts.engine import Tree, bundle_of, sent
 from toolkit.node.deliver import rollback_script
+from toolkit.plan.artefacts_boot import HELD
 
 pytestmark = pytest.mark.shell
 
@@ -14,14 +15,17 @@ MANAGER = '#!/bin/sh\necho "${0##*/} $*" >>"$GDR_ROOT/said"\ntouch "$GDR_ROOT/ne
 # a is replaced, b is new, c stays.
 LIST = """#!/bin/sh
 if [ "$1" = -e ]; then
+    echo "	b is needed by (installed) a-3:2.noarch" >&2 # NEVRA: an epoch stands in it
     [ ! -e "$GDR_ROOT/needed" ] || echo "	b is needed by (installed) d-1-1.noarch" >&2
     exit 1
 fi
 if [ -e "$GDR_ROOT/newer" ]; then echo "ii a=2"; echo "ii b=1"; else echo "ii a=1"; fi
 echo "ii c=7"
 """
-HISTORY = """[ "$3" != list ] || {
+HISTORY = """[ "$3" != info ] || { echo "Command Line   : $(cat "$GDR_ROOT/whose")"; exit; }
+[ "$3" != list ] || {
     if [ -e "$GDR_ROOT/newer" ]; then echo "42 | install"; fi; echo "41 | of others"; exit; }
+echo "$*" >"$GDR_ROOT/whose"
 """
 TRIAL = """case "$*" in *" check") exit ;; *" -s "*) echo "Remv b [1]"
     [ ! -e "$GDR_ROOT/needed" ] || echo "Remv d [1]"; exit ;; esac
@@ -40,7 +44,7 @@ CAME = {
 WENT = {
     "apt": [f"{APT} --allow-downgrades b- a=1"],
     "dnf": ["dnf -y --setopt=clean_requirements_on_remove=0 history undo 42"],
-    "zypper": ["zypper --non-interactive install --oldpackage -- -b-1 a=1"],
+    "zypper": ["zypper --non-interactive install --oldpackage -- -b=1 a=1"],
 }
 each_manager = pytest.mark.parametrize("manager", MANAGERS)
 
@@ -70,13 +74,20 @@ def test_packages_come_in_their_versions_and_go_back_to_those_before(
 
 @each_manager
 def test_what_others_came_to_need_is_not_taken_with_it(tree: Tree, manager: str) -> None:
+    """Nor what holds the default: else the next boot starts a kernel that stays untried."""
     node_of(tree, manager)
-    tree.run(sent(bundle_of({}, *INSTALL)))
+    tree.run(sent(bundle_of({HELD: "GRUB_DEFAULT=old\n"}, *INSTALL)))
     tree.write("needed", "")
     back = tree.run(rollback_script("last", 5))
     assert back.exit != 0
-    assert "others need what would go: d" in back.stdout + back.stderr
+    name = "d" if manager == "apt" else "d-1-1"
+    assert f"others need what would go: {name}\n" in back.stdout
     assert said(tree) == CAME[manager]
+    assert tree.exists(HELD)
+    (tree.root / "needed").unlink()
+    assert tree.run(rollback_script("last", 5)).exit == 0
+    assert said(tree) == CAME[manager] + WENT[manager]
+    assert not tree.exists(HELD)
 
 
 @each_manager
@@ -92,6 +103,15 @@ def test_an_install_that_brought_nothing_takes_back_nothing_of_others(
     assert tree.run(sent(bundle_of({}, *INSTALL))).exit != 0
     tree.run(rollback_script("last", 5))
     assert said(tree) == CAME[manager]
+
+
+def test_a_transaction_of_another_dnf_is_not_taken_back_with_ours(tree: Tree) -> None:
+    """Ours waited for it, and then failed."""
+    other = 'echo "-y upgrade" >"$GDR_ROOT/whose"\nexit 1\n'
+    node_of(tree, "dnf", dnf=MANAGERS["dnf"]["dnf"] + other)
+    assert tree.run(sent(bundle_of({}, *INSTALL))).exit != 0
+    assert tree.run(rollback_script("last", 5)).exit == 0
+    assert said(tree) == CAME["dnf"]
 
 
 @each_manager
@@ -118,3 +138,11 @@ def test_where_the_packages_are_not_told_nothing_is_installed(tree: Tree, manage
     node_of(tree, manager, **{name: LIST + "exit 1\n"})
     assert tree.run(sent(bundle_of({}, *INSTALL))).exit != 0
     assert not tree.exists("said")
+
+
+@pytest.mark.parametrize(("status", "ended"), [(106, 0), (104, 5)])
+def test_a_repository_out_of_reach_fails_no_install_that_went_by_another(
+    tree: Tree, status: int, ended: int
+) -> None:
+    node_of(tree, "zypper", zypper=f"{MANAGER}exit {status}\n")
+    assert tree.run(sent(bundle_of({}, *INSTALL))).exit == ended

@@ -26,11 +26,21 @@ def test_the_first_is_noted_and_the_second_ends() -> None:
 
 
 def test_a_change_goes_on_without_its_terminal() -> None:
-    before = signal.getsignal(signal.SIGHUP)
-    with Interrupts(alone=True) as interrupts:
-        os.kill(os.getpid(), signal.SIGHUP)
-        assert not interrupts.pressed
-    assert signal.getsignal(signal.SIGHUP) is before
+    """Begun under nohup, or not: it is ignored meanwhile, and as it was thereafter."""
+    heard: list[int] = []
+
+    def hear(number: int, _: object) -> None:
+        heard.append(number)
+
+    before = signal.signal(signal.SIGHUP, hear)
+    try:
+        with Interrupts(alone=True) as interrupts:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not interrupts.pressed
+        assert signal.getsignal(signal.SIGHUP) is hear
+        assert not heard
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_what_ends_a_process_is_as_ctrl_c_and_what_is_ignored_stays_so() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from dev.house import STARTS
 from tests import invoked
+from toolkit import __version__
 from toolkit.checks.all import ALL
 from toolkit.cli import table
 from toolkit.errors import UsageError
@@ -52,6 +53,31 @@ def test_a_start_imports_no_more_than_it_needs(words: str, most: int, tmp_path: 
     assert {*HEAVY.split()} & {*modules} == set()
     ours = [each for each in modules if each.partition(".")[0] == "toolkit"]
     assert len(ours) <= most, sorted(ours)
+
+
+def test_ctrl_c_before_anything_is_open_ends_at_once_with_130() -> None:
+    program = """
+import os, signal, sys
+sys.argv = ["gdr"]
+from toolkit.cli import start
+start.begin()
+os.kill(os.getpid(), signal.SIGINT)
+print("went on")
+"""
+    words = [sys.executable, "-c", program]
+    ended = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "interrupted\n")
+
+
+@pytest.mark.parametrize("name", ["gdr", "invoke"])
+def test_the_version_is_our_own_whatever_calls_us(name: str) -> None:
+    program = (
+        f"import sys; sys.argv = [{name!r}, '--version']\nfrom toolkit.cli import main\nmain()"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert told.stdout.splitlines()[-1].startswith(f"gdr-toolkit {__version__}"), told
 
 
 def test_nodes_are_asked_before_what_judges_them_is_imported(tmp_path: Path) -> None:

@@ -34,6 +34,12 @@ class Wire:
     def close(self) -> None: ...
 
 
+@pytest.mark.parametrize("run", ["", "-", "a b", "last; reboot", "../x", "$(id)"])
+def test_what_cannot_be_the_name_of_a_run_is_never_sent(run: str) -> None:
+    with pytest.raises(UsageError, match="no run is named"):
+        deliver.rollback_script(run, 5)
+
+
 def test_of_hosts_that_an_earlier_run_changed_none_may_be_missing() -> None:
     hosts = (Host("gpu1"), Host("gpu2"))
     fleet = Fleet(hosts, lambda _: Wire(), Access(), demo=True)

@@ -12,13 +12,13 @@ from tests.evidence.build import node
 from tests.unit.planning import TRANSLATED
 from toolkit.checks.judged import judge_node
 from toolkit.errors import ApplyError
-from toolkit.plan.change import Change
+from toolkit.plan.change import Blocked, Change
 from toolkit.plan.trial import CommandLines, Trial
 from toolkit.rollout.events import Nobody
 from toolkit.ssh.transport import Transport
 from toolkit.verbs import trial as flow
 from toolkit.verbs.plan import NO_CHANGE, Planned
-from toolkit.verbs.trial import Hands, _leave, _misread
+from toolkit.verbs.trial import Hands, _leave, _misread, _unfit
 from toolkit.want import Want
 
 OLD = ("root=/dev/sda1", "ro")
@@ -137,3 +137,17 @@ def test_a_node_that_came_back_with_yet_another_line_is_not_called_as_before(
     assert "its command line is now: root=/dev/sda1 ro single" in str(error)
     assert "nothing else was touched" not in str(error)
     assert done[-1] == "reboot of boot-2"
+
+
+@pytest.mark.parametrize(
+    ("before", "why"), [("boot.arguments", ""), ("ofed.dkms", "iommu=pt was given up")]
+)
+def test_what_stood_in_the_way_before_a_trial_does_not_speak_against_it(
+    before: str, why: str
+) -> None:
+    """Arguments that were given up once stay blocked while a kernel is tried."""
+    start, now = (
+        replace(planned(CommandLines(OLD, OLD)), plan=replace(NO_CHANGE, blocked=(each,)))
+        for each in (Blocked(before, "as ever"), Blocked("boot.arguments", "iommu=pt was given up"))
+    )
+    assert _unfit(hands(now.lines), start, now) == why

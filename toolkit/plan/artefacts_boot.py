@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Callable, Mapping
 
 from toolkit.errors import NoEvidence, Unparsable, Unsupported
-from toolkit.facts.boot.next_boot import Loader
+from toolkit.facts.boot.next_boot import Loader, TrialOutcome
 from toolkit.facts.distros import (
     Family,
     has_grubby,
@@ -120,17 +120,37 @@ def _one_for_each_key(
     return values
 
 
-def held(node: Node, _want: Want) -> Mapping[str, str] | None:
-    """What an upgrade placed stays until the kernel that it is for has booted.
+def held_for(node: Node) -> Mapping[str, str]:
+    """What our file that holds the default says: its kernel is the one that is to be tried.
 
+    :returns: nothing where there is none.
     :raises NoEvidence: its text was not read.
     """
     if HELD not in node.owned or HELD not in node.placed:
-        return None
+        return {}
     found = _FOR.search(node.ours.get(HELD, ""))
     if found is None:
         raise NoEvidence(f"{HELD}: its text was not read")
-    return None if found[1] == node.kernel else found.groupdict(default="")
+    return found.groupdict(default="")
+
+
+def given_up(node: Node) -> str:
+    """Why nothing of this boot is to be kept; "" where it is no trial, or none that was given up.
+
+    A job may have kept the node in it.
+    """
+    tried = node.trials.get(node.trial)
+    if tried is None or tried.outcome is not TrialOutcome.GIVEN_UP:
+        return ""
+    return f"this boot is a trial that was given up at {tried.when}: {tried.why}"
+
+
+def held(node: Node, _want: Want) -> Mapping[str, str] | None:
+    """What an upgrade placed stays until the kernel that it is for has booted well, or is gone."""
+    said = held_for(node)
+    if not said or (said["kernel"] == node.kernel and not given_up(node)):
+        return None
+    return said if said["kernel"] in {each.release for each in node.kernels if each.image} else None
 
 
 def _arguments(

@@ -11,6 +11,7 @@ from toolkit.facts.boot.next_boot import TrialOutcome
 from toolkit.facts.node.node import Node
 from toolkit.plan.artefact import Artefact, Delivered, Told, Trigger
 from toolkit.plan.artefacts import ARTEFACTS
+from toolkit.plan.artefacts_boot import given_up
 from toolkit.plan.boot_arguments import arguments_in, bare, needed
 from toolkit.plan.change import Action, Blocked, Change
 from toolkit.plan.node_state import Situation
@@ -37,7 +38,8 @@ def with_arguments(artefact: Artefact, told: Told, here: Situation) -> Artefact:
     proofs = tuple(dict.fromkeys(proof for each in found for proof in each.proofs))
 
     def chosen(node: Node, _want: Want, _builts: tuple[Built, ...]) -> Delivered | None:
-        why = ("this boot tries it, and the default lacks it",) if tried and old is None else ()
+        new = old is None and any(each.word in tried for each in found)
+        why = ("this boot tries it, and the default lacks it",) if new else ()
         return Delivered(told(node, found), b"", artefact.then, why) if found else None
 
     return replace(artefact, proofs=proofs, chosen=chosen)
@@ -115,9 +117,7 @@ def _already(row: Artefact, change: Change, new: tuple[str, ...], here: Situatio
         hint = "another argument overrides it, or somebody changed it since the boot"
         _block(change, reason, hint, here)
         return
-    mark, tried = here.node.trial, here.node.trials.get(here.node.trial)
-    if mark and tried is not None and tried.outcome is TrialOutcome.GIVEN_UP:
-        reason = f"this boot is a trial that was given up at {tried.when}: {tried.why}"
+    if reason := given_up(here.node):
         _block(change, reason, f"reboot it, and it has its old command line; {FORGET}", here)
         return
     rest = tuple(each for each in change.triggers if each is not Trigger.REBOOT)

@@ -128,9 +128,14 @@ def trial_of(
 def entry_of(node: Node, kernel: str) -> BootEntry:
     """The entry of a kernel; of two the later, whose name others' kernels do not take.
 
+    Those with the default's command line go first: another system may have that kernel, too, and
+    entries by hand are for what is not usual.
+
     :raises NoEvidence: there is none, or it was not read in full.
     """
+    usual = default_entry(node.boot_menu, node.grubby_default, usual=True)
     found = [e for e in node.boot_entries if e.kernel == kernel and not e.recovery]
+    found = [e for e in found if usual and e.cmdline == usual.cmdline] or found
     if not found or found[-1].unresolved:
         raise NoEvidence(f"boot configuration: no entry of {kernel} was found")
     return found[-1]

@@ -14,9 +14,9 @@ from toolkit.facts.gpu.driver import Flavor
 from toolkit.facts.node.node import Node
 from toolkit.facts.versions import Version
 from toolkit.plan.artefact import Trigger
-from toolkit.plan.artefacts_boot import HELD
+from toolkit.plan.artefacts_boot import HELD, given_up, held_for
 from toolkit.plan.change import Act, Action, Blocked, Change, Command, When
-from toolkit.plan.decide_boot import untried_yet
+from toolkit.plan.decide_boot import FORGET, untried_yet
 from toolkit.plan.plan import Plan
 from toolkit.plan.templates import render_text
 from toolkit.plan.trial import ASK, entry_of, must_be_able, trial_of
@@ -92,19 +92,25 @@ def needed(node: Node, upgrade: Upgrade) -> Iterator[NeededPackage]:
 
 
 def _has_driver(node: Node, version: str) -> bool:
-    """On disk, by whatever package: a release has more numbers than the name of it."""
+    """On disk, by whatever package, or known to DKMS."""
+    known = read_or(lambda: node.dkms, ())
+    return _is_on_disk(node, version) or any(_is(each.version, version) for each in known)
+
+
+def _is(release: object, version: str) -> bool:
+    """A release has more numbers than the name of it."""
+    return f"{release}.".startswith(f"{version}.")
+
+
+def _is_on_disk(node: Node, version: str) -> bool:
     file = read_or(lambda: node.driver_file, None)
-    found = (
-        file.version if file else "",
-        *(each.version for each in read_or(lambda: node.dkms, ())),
-    )
-    return any(f"{each}.".startswith(f"{version}.") for each in found)
+    return file is not None and _is(file.version, version)
 
 
 def _is_to_be_loaded(node: Node, version: str) -> bool:
-    """That driver is on disk, and another is loaded."""
-    loaded = node.driver is not None and f"{node.driver.version}.".startswith(f"{version}.")
-    return _has_driver(node, version) and not loaded
+    """That driver is built for the kernel that runs, and another is loaded."""
+    loaded = node.driver is not None and _is(node.driver.version, version)
+    return _is_on_disk(node, version) and not loaded
 
 
 def _has_modules(node: Node, upgrade: Upgrade) -> bool:
@@ -216,9 +222,10 @@ def upgraded(plan: Plan, evidence: Evidence, want: Want, *, untried: bool = Fals
             triggers = tuple(sorted({act.trigger for act in acts}))
             return Plan(changes, triggers, acts=acts, family=plan.family)
         if not blocked and upgrade.kernel:
-            return _booting(plan, node, upgrade.kernel)
-        if not blocked and upgrade.driver and _is_to_be_loaded(node, upgrade.driver):
-            return replace(plan, triggers=tuple(sorted({*plan.triggers, Trigger.REBOOT})))
+            plan = _booting(plan, node, upgrade.kernel)
+        here = not blocked and upgrade.kernel in {"", node.kernel}
+        if here and upgrade.driver and _is_to_be_loaded(node, upgrade.driver):
+            plan = replace(plan, triggers=tuple(sorted({*plan.triggers, Trigger.REBOOT})))
     except (NoEvidence, Unparsable, Unsupported) as why:
         blocked = (Blocked(_ID, str(why), why.own_hint),)
     return replace(plan, blocked=(*plan.blocked, *blocked))
@@ -236,14 +243,15 @@ def _holding(
     stays = node.default_kernel
     if family.grubby:
         return (), (*acts, _default(stays))
-    if not reads_drop_ins(family):
+    entry = entry_of(node, stays)
+    above, inside, _ = entry.place.partition(">")
+    menu = next((each.id for each in node.boot_menu.lines if inside and each.place == above), "")
+    # A name without the release in it is the newest kernel's.
+    if not reads_drop_ins(family) or stays not in entry.id:
         raise Unsupported(
             f"the default of the boot cannot be held at {stays} here until {kernel} was tried",
             hint=f"{ASK} leaves it to the package, whose kernel is the default from the start",
         )
-    entry = entry_of(node, stays)
-    above, inside, _ = entry.place.partition(">")
-    menu = next((each.id for each in node.boot_menu.lines if inside and each.place == above), "")
     values = {"kernel": kernel, "menu": menu, "entry": entry.id}
     text = render_text("boot/kernel.cfg.j2", values)
     title = f"leave {stays} the default until {kernel} has booted well"
@@ -267,15 +275,21 @@ def _booting(plan: Plan, node: Node, kernel: str) -> Plan:
     :raises NoEvidence: where the node does not tell of its boot.
     """
     family, default = family_of(node.distro), node.default_kernel
+    if node.kernel == kernel != default and (reason := given_up(node)):
+        raise Unsupported(reason, hint=f"reboot it, and it has its old kernel; {FORGET}")
     if node.kernel == kernel != default and family.grubby:
         back = _default(default)
         keep = _default(kernel, ((When.AFTER, back.command),))
         triggers = tuple(sorted({*plan.triggers, Trigger.UPDATE_BOOTLOADER}))
         return replace(plan, triggers=triggers, acts=(*plan.acts, keep))
-    if node.kernel == kernel != default and HELD not in node.placed:
+    said, goes = held_for(node), any(each.path == HELD for each in plan.changes)
+    by_hand = f"make {kernel} the default of the boot by hand"
+    if node.kernel == kernel != default and not goes:
         raise Unsupported(
             f"{kernel} runs, and the next boot starts {default}",
-            hint=f"make {kernel} the default of the boot by hand, or boot {default}",
+            hint=f"{HELD} has it so; without --only and --skip it goes, once it has served"
+            if said
+            else f"{by_hand}, or boot {default}",
         )
     if node.kernel == kernel:
         return plan  # what held the old one goes by its artefact
@@ -283,10 +297,12 @@ def _booting(plan: Plan, node: Node, kernel: str) -> Plan:
         return replace(plan, triggers=tuple(sorted({*plan.triggers, Trigger.REBOOT})))
     if plan.trial is not None:
         return plan  # one at a time
-    if not (family.grubby or HELD in node.placed):
+    if not (family.grubby or said.get("kernel") == kernel):
         raise Unsupported(
             f"{kernel} is installed, and the next boot starts another kernel",
-            hint=f"make {kernel} the default of the boot by hand, and reboot the drained node",
+            hint=f"{HELD} has it so until {said['kernel']} was tried: try that, or roll back"
+            if said
+            else f"{by_hand}, and reboot the drained node",
         )
     rest = tuple(each for each in plan.triggers if each is not Trigger.REBOOT)
     if rest or plan.files:

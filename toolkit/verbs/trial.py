@@ -56,7 +56,7 @@ def attempt(hands: Hands, start: Planned, trial: Trial) -> Planned:
     if trial.mark not in now.lines.running:
         why = "it came back on its old entry"
         raise _given_up(hands, trial, why, TrialOutcome.GIVEN_UP)
-    why = _unfit(hands, now)
+    why = _unfit(hands, start, now)
     if why:
         _leave(hands, start, now, trial, why)
     note(hands.transport, trial.id, "")
@@ -125,12 +125,13 @@ def _reboot(hands: Hands, boot_id: str) -> None:
         ) from why
 
 
-def _unfit(hands: Hands, now: Planned) -> str:
+def _unfit(hands: Hands, start: Planned, now: Planned) -> str:
     """Why what was tried is not worth keeping; "" where it is."""
     if worse := hands.worse(now):
         return f"with it these were worse: {', '.join(sorted(worse))}"
-    blocked = [each for each in now.plan.blocked if each.artefact.startswith("boot.")]
-    return blocked[0].reason if blocked else ""
+    before = {each.artefact for each in start.plan.blocked}
+    blocked = [each for each in now.plan.blocked if each.artefact not in before]
+    return next((each.reason for each in blocked if each.artefact.startswith("boot.")), "")
 
 
 def _leave(hands: Hands, start: Planned, now: Planned, trial: Trial, why: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,7 +14,8 @@ from tests.evidence.build import DRIVER, KERNEL, UPDATES, kernel_block, modinfo,
 from tests.evidence.frames import ABSENT, Override
 from tests.evidence.healthy_boot import grub
 from tests.features.rehearse.kinds import KINDS, TODAY, WANT, captured, newer, read, statuses
-from tests.unit.planning import placed
+from tests.unit.planning import placed, rocky
+from toolkit.checks.selection import selection
 from toolkit.compat.reader import shipped
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.node.node import Node
@@ -24,6 +26,7 @@ from toolkit.node.scripts import assembled
 from toolkit.plan.artefact import Trigger
 from toolkit.plan.artefacts_boot import HELD
 from toolkit.plan.bundle import script
+from toolkit.plan.plan import Plan
 from toolkit.plan.upgrade_packages import installing, packages_asked
 from toolkit.upgrade import Upgrade
 from toolkit.verbs.plan import Planned, plan_node
@@ -166,28 +169,118 @@ def test_a_kernel_that_cannot_be_tried_is_not_installed_unless_it_is_said(
 def test_a_driver_that_was_installed_owes_the_boot_that_loads_it() -> None:
     module = modinfo(f"{UPDATES}/nvidia.ko", depends="", version="595.58.03")
     evidence = node({"nvidia-modinfo": module})
-    assert planned(evidence, Upgrade(driver="595.58")).plan.triggers == (Trigger.REBOOT,)
+    for kernel in ("", KERNEL):
+        upgrade = Upgrade(kernel=kernel, driver="595.58")
+        assert planned(evidence, upgrade).plan.triggers == (Trigger.REBOOT,)
     assert planned(evidence, Upgrade()).plan.empty
     assert planned(node(), Upgrade(driver=DRIVER)).plan.empty
+    known = node().text("dkms-status") + "nvidia/595.58.03: added\n"
+    assert planned(node({"dkms-status": known}), Upgrade(driver="595.58")).plan.empty
+
+
+NEW, OTHER = (KERNEL.replace("170", each) for each in ("190", "180"))
+
+
+def holding() -> dict[str, Override]:
+    """Of three kernels the first is the default, until NEW has booted."""
+    offered = offering(f"linux-image-{NEW} 1\nlinux-headers-{NEW} 1\n")
+    [held] = planned(offered, Upgrade(kernel=NEW)).plan.changes
+    kernels = (NEW, OTHER, KERNEL)
+    menu = grub(kernels=kernels).replace('"0"', f'"{held.text.split(chr(39))[-2]}"')
+    blocks = "".join(map(kernel_block, kernels))
+    return placed({HELD: held.text}) | {"boot-entries": menu, "kernels": blocks}
 
 
 def test_a_kernel_that_was_given_up_is_not_tried_again() -> None:
     """Its default is held, and nothing takes that away."""
-    new = KERNEL.replace("170", "190")
-    upgrade = Upgrade(kernel=new)
-    [held] = planned(
-        offering(f"linux-image-{new} 1\nlinux-headers-{new} 1\n"), upgrade
-    ).plan.changes
-    menu = grub(kernels=(new, KERNEL)).replace('"0"', f'"{held.text.split(chr(39))[-2]}"')
-    both = kernel_block(KERNEL) + kernel_block(new)
-    there = placed({HELD: held.text}) | {"boot-entries": menu, "kernels": both}
+    upgrade, there = Upgrade(kernel=NEW), holding()
     first = planned(node(there), upgrade).plan
     assert first.trial is not None
     tried = {"boot-trials": f"{first.trial.id} given-up 2026-11-27T08:00:00Z it came back\n"}
     again = planned(node(there | tried), upgrade).plan
     assert (again.trial, again.empty) == (None, True)
-    assert f"kernel {new} was tried at 2026" in again.blocked[-1].reason
+    assert f"kernel {NEW} was tried at 2026" in again.blocked[-1].reason
     assert planned(node(there), Upgrade()).plan.empty
+
+
+def on_rhel() -> dict[str, Override]:
+    """Of two kernels there the old one is the default."""
+    old = rocky("root=UUID=1 ro quiet iommu=pt")
+    blocks = kernel_block(KERNEL) + kernel_block(NEW)
+    entries = str(old["boot-entries"])
+    return old | {"kernels": blocks, "boot-entries": entries.replace(KERNEL, NEW) + entries}
+
+
+@pytest.mark.parametrize(
+    ("there", "suffix"),
+    [
+        pytest.param(holding(), "-generic", id="held"),
+        pytest.param(on_rhel(), ".el9.x86_64", id="grubby"),
+    ],
+)
+def test_a_kernel_that_was_given_up_and_runs_still_is_not_kept(
+    there: dict[str, Override], suffix: str
+) -> None:
+    """A job began in the boot that tried it, so that nobody could go back."""
+
+    def plan(*, runs: str, upgrade: Upgrade) -> Plan:
+        text = node(there | {"kernel-release": f"{runs}\n"}).dump().replace("-generic", suffix)
+        return planned(Evidence.parse(text), upgrade).plan
+
+    asked = Upgrade(kernel=NEW.replace("-generic", suffix))
+    first = plan(runs=KERNEL, upgrade=asked)
+    assert first.trial is not None
+    there = there | {"cmdline": f"root=UUID=1 ro quiet iommu=pt {first.trial.mark}\n"}
+    assert Trigger.UPDATE_BOOTLOADER in plan(runs=NEW, upgrade=asked).triggers
+    there |= {"boot-trials": f"{first.trial.id} given-up 2026-11-27T08:00:00Z ports were down\n"}
+    for upgrade in (asked, Upgrade()):
+        found = plan(runs=NEW, upgrade=upgrade)
+        assert Trigger.UPDATE_BOOTLOADER not in found.triggers
+        assert any("given up" in each.reason for each in found.blocked) is bool(upgrade.kernel)
+
+
+SINGLE = (
+    "grub/grub.cfg:menuentry 'Single, {0}' {{\ngrub/grub.cfg:\tlinux /boot/vmlinuz-{0} single\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("menu", "held"),
+    [
+        pytest.param(grub() + SINGLE.format(KERNEL), [f"gnulinux-{KERNEL}-advanced-1"], id="two"),
+        pytest.param(grub().partition("grub/grub.cfg:submenu")[0], [], id="the-newest's-alone"),
+    ],
+)
+def test_the_default_is_held_at_an_entry_that_stays_that_kernels(
+    menu: str, held: list[str]
+) -> None:
+    """Not at one that somebody wrote for something else, nor by a name that the new one takes."""
+    offered = offering(f"linux-image-{NEW} 1\nlinux-headers-{NEW} 1\n", {"boot-entries": menu})
+    plan = planned(offered, Upgrade(kernel=NEW)).plan
+    assert [re.split("[>']", each.text)[-2] for each in plan.changes] == held
+    assert bool(plan.installs) is bool(held)
+
+
+def test_what_holds_the_default_for_one_kernel_lets_no_other_become_it() -> None:
+    """It would be tried, and the next boot would start the old one without a word."""
+    plan = planned(node(holding()), Upgrade(kernel=OTHER)).plan
+    assert plan.trial is None
+    assert f"until {NEW} was tried" in plan.blocked[-1].hint
+
+
+def test_nothing_is_held_for_a_kernel_that_is_gone() -> None:
+    """The newest of those that come after it would never be booted."""
+    left = holding() | {"kernels": kernel_block(OTHER) + kernel_block(KERNEL)}
+    assert [each.path for each in planned(node(left), Upgrade()).plan.changes] == [HELD]
+
+
+def test_a_kernel_that_runs_and_is_not_the_default_is_said_to_be_so() -> None:
+    runs = holding() | {"kernel-release": f"{NEW}\n"}
+    want = replace(WANT, upgrade=Upgrade(kernel=NEW), checks=selection("iommu", ""))
+    whole = planned(node(runs), want.upgrade).plan
+    assert HELD in {each.path for each in whole.changes}
+    part = plan_node("n", node(runs), want, TODAY).plan  # no file but those of a check that is left
+    assert f"{NEW} runs, and the next boot starts {KERNEL}" in part.blocked[-1].reason
 
 
 @pytest.mark.parametrize(

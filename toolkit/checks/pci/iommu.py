@@ -235,8 +235,14 @@ def faults(node: Node, want: Want) -> Finding:
     was given an address of a GPU that its domain does not have, or memory was given back too early.
     An address without its PCI domain counts where no other device can be meant.
     """
-    if not node.iommu_units and not node.iommu_groups:
+    if not node.loose and not node.iommu_units and not node.iommu_groups:
         return not_applicable("no IOMMU is active")
+    if not node.knows_pci and node.dma_faults:
+        address = node.dma_faults[-1].address
+        return unknown(
+            f"the IOMMU refused transfers of {address}: whose they are is not told",
+            hint=f"lspci -nn -s {address}",
+        )
     watched = {each.address for each in (*node.pci.gpus, *node.hcas)}
     refused: dict[str, list[Trouble]] = {}
     for each in node.dma_faults:

@@ -144,7 +144,7 @@ def parse_infiniband(text: str) -> tuple[RdmaDevice, ...]:
 
 def parse_node_guids(text: str) -> dict[str, int]:
     """Of the same lines the GUID of each device: it makes no two machines unlike (recall.py)."""
-    found = re.findall(r"(?m)^(\w+)/node_guid:(\S+)$", text)
+    found = re.findall(r"(?m)^([^/\n]+)/node_guid:(\S+)", text)
     return {name: guid(told) for name, told in found}
 
 

@@ -62,7 +62,8 @@ class ExerciseNode:
         """
         told = map(_NEIGHBOUR.fullmatch, _lines(self.look, "exercise-leaves"))
         found = {each[2] for each in told if each and each[1] in device.netdevs}
-        fabric = parse_fabric(_lines(self.look, FABRIC)).get(self.node.node_guids[device.name], ())
+        own = self.node.node_guids.get(device.name, 0)  # one may not be told
+        fabric = parse_fabric(_lines(self.look, FABRIC)).get(own, ())
         found |= {each[1] for each in map(_SWITCH.match, fabric) if each}
         return found.pop() if len(found) == 1 else ""
 

@@ -2,12 +2,15 @@
 # Packages of exactly these versions, by the node's own package manager, and back: a part of the
 # engine on the node. A run's folder holds
 #   had     packages and their versions before, as "NAME=VERSION" lines in order
+#   epochs  they have the epochs of rpm
 #   newest  the newest number of dnf's history before
 #   got     the packages after it
 #   dnf     the number of its own transaction in dnf's history, where it made one
 # and, as it is taken back, what there is now, and lists made of these.
 
+all_kernels=--setopt=installonly_limit=0 # else dnf takes the oldest away
 wait_apt=DPkg::Lock::Timeout=300
+bare='s/=\([0-9]*:\)*/-/' # NAME-VERSION, as each rpm takes it
 
 install() { # install NAME=VERSION...
     unlocked && installed had || return
@@ -16,26 +19,30 @@ install() { # install NAME=VERSION...
     elif [ -n "$(locate dnf)" ]; then
         transaction >"$run/newest" && flush "$run/newest" || return
         for each; do set -- "$@" "${each%%=*}-${each#*=}"; shift; done
-        run_there dnf -y --setopt=installonly_limit=0 install "$@" # else the oldest kernel goes
+        run_there dnf -y "$all_kernels" install "$@"
     else by_zypper "$@"; fi
     came=$?
     brought || return
     return "$came"
 }
 
-brought() { # notes what there is now; a transaction of dnf that was there before is another's
+brought() { # notes what there is now; ours of dnf's transactions is told by our words in it
     installed got || return
     [ -s "$run/newest" ] || return 0
     newest=$(transaction)
-    [ "$newest" = "$(cat "$run/newest")" ] || printf '%s\n' "$newest" >"$run/dnf"
+    [ "$newest" = "$(cat "$run/newest")" ] || ! run_there dnf -q history info "$newest" | grep -qF -e "$all_kernels install" ||
+        printf '%s\n' "$newest" >"$run/dnf"
 }
 
 unlocked() { # waits for whoever installs now: what is theirs would be taken for ours
     [ -z "$(locate apt-get)" ] || run_there apt-get -o "$wait_apt" check
 }
 
-uninstall() { # what install brought goes, and what it replaced comes back
-    rm -f "$run/stays"
+uninstall() { # else what holds the default of the boot stays with the kernel that it is there for
+    : >"$run/stays" && bring_back && rm -f "$run/stays"
+}
+
+bring_back() { # what install brought goes, and what it replaced comes back
     [ -s "$run/had" ] || return 0 # it had not begun
     if [ ! -s "$run/got" ]; then # it was cut off; what cannot be set up is taken back all the same
         unlocked || { run_there dpkg --configure -a; unlocked; } || return
@@ -53,7 +60,6 @@ uninstall() { # what install brought goes, and what it replaced comes back
     runs=$(cat "$root/proc/sys/kernel/osrelease") || return
     if grep -q -e "^linux-image-$runs=" -e "^kernel[a-z-]*=${runs%.*}\$" -e "^kernel-default[a-z-]*=${runs%-default}[.]" "$run/came"; then
         echo "the kernel $runs runs: boot the one before it, then take this back"
-        : >"$run/stays" # with all that holds the default at that one
         return 1
     fi
     set --
@@ -74,13 +80,15 @@ back_by_apt() { # back_by_apt NAME=VERSION...: what goes, of which nothing was t
 }
 
 back_by_rpm() { # the same
+    [ -z "$(locate dnf)" ] || [ -s "$run/dnf" ] || return 0 # what came is another's
     if [ $# != 0 ]; then
-        for each; do set -- "$@" "${each%%=*}-${each#*=}"; shift; done
-        sed 's/=/-/' "$run/came" >"$run/names"
-        kept "$(run_there rpm -e --test "$@" 2>&1 | sed -n 's/.* is needed by (installed) \(.*\)[.][^.]*$/\1/p' | sort -u | grep -vxFf "$run/names")" || return
+        sed "$bare" "$run/came" >"$run/names"
+        # shellcheck disable=SC2046 # no name has a space
+        kept "$(run_there rpm -e --test $(printf '%s\n' "$@" | sed "$bare") 2>&1 |
+            sed -n 's/.* is needed by (installed) \(.*\)[.][^.]*$/\1/p' | sed 's/-[0-9]*:/-/' | sort -u | grep -vxFf "$run/names")" || return
     fi
     if [ -n "$(locate dnf)" ]; then
-        [ ! -s "$run/dnf" ] || run_there dnf -y --setopt=clean_requirements_on_remove=0 history undo "$(cat "$run/dnf")"
+        run_there dnf -y --setopt=clean_requirements_on_remove=0 history undo "$(cat "$run/dnf")"
         return
     fi
     for each; do set -- "$@" "-$each"; shift; done
@@ -91,7 +99,9 @@ back_by_rpm() { # the same
 by_zypper() { # it waits for another one only where it is told so
     ZYPP_LOCK_TIMEOUT=300
     export ZYPP_LOCK_TIMEOUT
-    run_there zypper --non-interactive install --oldpackage "$@"
+    run_there zypper --non-interactive install --oldpackage "$@" && return
+    set -- $?
+    case $1 in 102 | 103 | 106) ;; *) return "$1" ;; esac # done; a repository beside was out of reach
 }
 
 kept() { # kept NAMES: false, with a sentence, where others' packages would go with ours
@@ -110,7 +120,12 @@ installed() { # installed FILE: all of them into that file of the run; false whe
     if [ -n "$(locate apt-get)" ]; then
         # shellcheck disable=SC2016 # dpkg-query's own
         run_there dpkg-query -W -f '${db:Status-Abbrev}${binary:Package}=${Version}\n' >"$run/$1.all" || return
-    else run_there rpm -qa --qf 'ii %{NAME}=%{VERSION}-%{RELEASE}\n' >"$run/$1.all" || return; fi
+    else # zypper finds no version without its epoch; runs begun by an earlier version list none
+        [ "$1" != had ] || : >"$run/epochs" || return
+        epoch=''
+        [ ! -e "$run/epochs" ] || epoch='%|EPOCH?{%{EPOCH}:}:{}|'
+        run_there rpm -qa --qf "ii %{NAME}=$epoch%{VERSION}-%{RELEASE}\n" >"$run/$1.all" || return
+    fi
     # Of dpkg all that it has of a package, be it held, or not set up for its script failed.
     sed -n -e '/^ii gpg-pubkey=/d' -e 's/^.[^nc]. *//p' "$run/$1.all" | sort >"$run/$1"
     rm -f "$run/$1.all"
