@@ -62,7 +62,7 @@ def examined(pipe: Connection, cores: int, base: Path, *, full: bool) -> None:
     :param full: the disk is, once the run's folder is made.
     """
     if full:
-        runs.write_file = _no_room
+        vars(runs)["write_file"] = _no_room
     os.sched_getaffinity = lambda _: set(range(cores))
     each.SHARE = 2
 
