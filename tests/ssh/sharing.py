@@ -42,6 +42,8 @@ class Deeds:
             raise LoginError(f"{host.name}: no")
         if kind == "deadly":
             os.kill(os.getpid(), signal.SIGKILL)
+        if kind == "once":
+            self._add(f"{host.name} ")
         if kind == "busy":  # until as many are as may be
             self._add("(")
             while self.log.read_text().count("(") < self.at_once:

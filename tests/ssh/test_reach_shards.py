@@ -44,6 +44,13 @@ def test_each_host_has_its_outcome_in_its_place_and_no_more_are_asked_at_once_th
     assert max(at_once) == 5
 
 
+def test_no_host_is_taken_twice(tmp_path: Path) -> None:
+    names = [f"once{number}" for number in range(2000)]
+    found, _ = shared(tmp_path / "log", *names, fanout=16)
+    assert [each.host for each in found] == names
+    assert sorted((tmp_path / "log").read_text().split()) == sorted(names)
+
+
 def test_a_process_that_is_killed_is_named_and_the_other_goes_on(tmp_path: Path) -> None:
     names = ["deadly", *(f"n{number}" for number in range(20))]
     found, _ = shared(tmp_path / "log", *names, fanout=2)

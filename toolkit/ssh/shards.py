@@ -11,6 +11,7 @@ import gc
 import os
 import pickle
 import signal
+import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -54,7 +55,8 @@ def run_apart(
     books: Books[T] = opened(hosts, fanout, progress, max_fail)
     meanwhile()
     gc.freeze()  # who looks for garbage would make each page its own
-    with os.fdopen(os.memfd_create("turns"), "wb", buffering=0) as turns:
+    # A file, for the kernel lets one read at a time move its place: of a memfd two may have one turn.
+    with tempfile.TemporaryFile(buffering=0) as turns:
         turns.write(b"".join(turn.to_bytes(_PLACE, "big") for turn in range(len(hosts))))
         turns.seek(0)  # from where on it is read is one for all of them
         shards = _Shards(books, turns.fileno())

@@ -121,12 +121,12 @@ class Kept:
         link, since = self._links.pop(host.name, (None, 0.0))
         if link is None:
             return self._connect(host)
-        if time.time() - since > KEPT_S:
+        if time.monotonic() - since > KEPT_S:
             link.close()  # and it connects anew: a link that is gone is known once a script fails
         return link
 
     def _keep(self, host: Host, transport: Transport) -> None:
-        self._links[host.name] = transport, time.time()
+        self._links[host.name] = transport, time.monotonic()
 
     def close(self, but: Iterable[str] = ()) -> None:
         """Those that nobody has taken."""
