@@ -55,7 +55,7 @@ def run_apart(
     books: Books[T] = opened(hosts, fanout, progress, max_fail)
     meanwhile()
     gc.freeze()  # who looks for garbage would make each page its own
-    # A file, for the kernel lets one read at a time move its place: of a memfd two may have one turn.
+    # A file: the kernel guards its offset. Of a memfd two read the same turn now and then.
     with tempfile.TemporaryFile(buffering=0) as turns:
         turns.write(b"".join(turn.to_bytes(_PLACE, "big") for turn in range(len(hosts))))
         turns.seek(0)  # from where on it is read is one for all of them
