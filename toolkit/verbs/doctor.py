@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # who judges what was saved reaches no node, and nodes are as
 
 T = TypeVar("T")
 Judging = Callable[[str, Evidence, Want], "Judged"]
+Making = Callable[[], Callable[[str, Evidence, Want], T]]
 
 
 class Gathered:
@@ -116,9 +117,7 @@ def examine(
     """Ask every node once and judge it; the evidence goes into the run's folder."""
     from toolkit.verbs.reading import read_meanwhile  # noqa: PLC0415 only who asks nodes pays for it
 
-    def make(
-        judge: Callable[[], Callable[[str, Evidence, Want], T]],
-    ) -> Callable[[str, Evidence], T]:
+    def make(judge: Making[T]) -> Callable[[str, Evidence], T]:
         from toolkit.facts.modules.elf import import_reader  # noqa: PLC0415 while nodes are asked
 
         import_reader()
