@@ -14,6 +14,7 @@ from tests.checks.test_checks_auto import INBOX
 from tests.evidence.build import KERNEL, kernel_block, modinfo, node
 from tests.evidence.frames import ABSENT
 from tests.features.rehearse.kinds import KINDS, TODAY, WANT, captured, newer, statuses
+from tests.unit.planning import TRANSLATED
 from toolkit.checks.all import ALL
 from toolkit.checks.consumers.chosen import taken
 from toolkit.checks.judged import judge_node
@@ -40,6 +41,7 @@ from toolkit.verbs.cli.upgrade import whole_ofed
 ROOT = Path(__file__).parents[3]
 UBUNTU = "6.8.0-90-generic"
 BESIDE = {"nvidia-fs", "gdrdrv"}
+OTHER_DRIVER = Upgrade(driver="595.71.05")
 PROPRIETARY = (
     "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.163.01  Tue Apr  8 12:41:17 UTC 2025\n"
     "GCC version:  gcc version 13.3.0\n"
@@ -160,6 +162,12 @@ def test_a_boot_is_owed_by_kernel_and_firmware_alone(
     found = rehearse(upgrade)
     assert found.boots == boots
     assert found.restarts[0].startswith(restarts)
+
+
+@pytest.mark.parametrize(("upgrade", "boots"), [(Upgrade(kernel=UBUNTU), 2), (OTHER_DRIVER, 1)])
+def test_arguments_that_wait_for_their_trial_are_a_boot_more(upgrade: Upgrade, boots: int) -> None:
+    found = rehearse_node("n", node(TRANSLATED), WANT, upgrade, TODAY)
+    assert (found.boots, found.restarts) == (boots, ("the whole node",))
 
 
 def test_a_library_that_looks_for_the_folder_in_sysfs_loses_its_way_with_a_newer_ofed() -> None:

@@ -17,7 +17,7 @@ from toolkit.checks.modules.fixes import (
     of_another_distribution,
 )
 from toolkit.compat.reader import Compat, Confidence
-from toolkit.errors import ExitCode, NoEvidence, Unparsable, read_or
+from toolkit.errors import ExitCode, NoEvidence, Unparsable, Unsupported, read_or
 from toolkit.evidence import Evidence
 from toolkit.facts.distros import driver_source
 from toolkit.facts.gpu.driver import Flavor
@@ -25,6 +25,7 @@ from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.devices import OfedFlavour
 from toolkit.facts.versions import Version
 from toolkit.features.rehearse.plan_evidence import as_if, firmware_lines
+from toolkit.plan.plan import make_plan
 from toolkit.plan.upgrade_packages import driver_file, flavour_after, modules_package, not_offered
 from toolkit.upgrade import Upgrade
 from toolkit.want import PeerPath, Want
@@ -105,19 +106,28 @@ def rehearse_node(
     parts = tuple(_parts(node, upgrade, compat))
     stuck = next((each for each in parts if each.compiles is False), None)
     path = _path(node, want), "none" if stuck else _path(Node(later), want)
-    booted = bool(upgrade.kernel or upgrade.firmware)
+    boots = bool(upgrade.kernel or upgrade.firmware) + _has_a_trial(node, want, now)
     return Rehearsal(
         parts,
         tuple(turns_of(now, then)),
         tuple(_libraries(now, then)),
         tuple(_dies(node, upgrade)),
         tuple(_packages(node, upgrade)),
-        ("the whole node",) if booted else tuple(_restarts(node, upgrade)),
-        int(booted),
+        ("the whole node",) if boots else tuple(_restarts(node, upgrade)),
+        boots,
         path,
         (*_unclear(node, upgrade), *not_offered(evidence, upgrade)),
         now,
     )
+
+
+def _has_a_trial(node: Node, want: Want, now: Judged) -> bool:
+    """The node's arguments wait for a boot of their own: provision tries one thing at a time."""
+    verdicts = {each.check.id: each for each in now.verdicts}
+    try:
+        return make_plan(node, verdicts, taken(node.fresh(), want)).trial is not None
+    except (NoEvidence, Unparsable, Unsupported):
+        return False
 
 
 def _parts(node: Node, upgrade: Upgrade, compat: Compat) -> Iterator[RebuiltPart]:
