@@ -34,7 +34,7 @@ plugin=/etc/kernel/install.d/21-gdr-toolkit.install
 stays() { # stays --stays=IMAGE NAME=VERSION...: the default, whatever comes, and where it is cut off
     image=${1#*=} file=$root$plugin
     shift
-    case $image in *\'*) echo "the odd name of a kernel: $image" && return 1 ;; esac
+    case $image in *\'*) echo "the odd name of a kernel: $image"; return 1 ;; esac
     run_there grubby --set-default "$image" && parents "${file%/*}" && cat >"$run/new" <<EOT || return
 #!/bin/sh
 # Placed by gdr-toolkit while it installs a kernel that is tried before it becomes the default.
