@@ -164,25 +164,28 @@ def build(words: Sequence[str]) -> int:
     part = "driver" if "driver" in words else "peermem"
     named = [word for word in words if word != "driver"]
     have = list(read_pairs(FILE.read_text())) if FILE.exists() else []
-    try:
-        for suite in TREES:
-            for kernel in kernels(tree(suite)):
-                for version in DRIVERS:
-                    known = (part, version, kernel) in {each.key for each in have}
-                    if known or not all(_asked(named, (version, kernel, suite))):
-                        continue
-                    begun = time.monotonic()
+    missing: dict[str, NotToBeHad] = {}  # by version; the others are compiled nevertheless
+    for suite in TREES:
+        for kernel in kernels(tree(suite)):
+            for version in DRIVERS:
+                known = (part, version, kernel) in {each.key for each in have}
+                if known or version in missing or not all(_asked(named, (version, kernel, suite))):
+                    continue
+                begun = time.monotonic()
+                try:
                     made = _compile(suite, part, version, kernel)
-                    have.append(made)
-                    FILE.write_text(as_csv(have))
-                    took = f"{time.monotonic() - begun:.0f} s"
-                    print(
-                        f"{part} {version} {kernel}: {made.works} {made.note} ({took})", flush=True
-                    )
-    except NotToBeHad as why:
-        sys.stderr.write(f"error: {why}\n next: what was compiled is kept; call it again\n")
-        return 69
-    return 0
+                except NotToBeHad as why:
+                    missing[version] = why
+                    continue
+                have.append(made)
+                FILE.write_text(as_csv(have))
+                took = f"{time.monotonic() - begun:.0f} s"
+                print(f"{part} {version} {kernel}: {made.works} {made.note} ({took})", flush=True)
+    for version, reason in missing.items():
+        sys.stderr.write(f"error: {version}: {reason}\n")
+    if missing:
+        sys.stderr.write(" next: what was compiled is kept; call it again\n")
+    return 69 if missing else 0
 
 
 def _asked(named: Sequence[str], ours: tuple[str, str, str]) -> Iterator[bool]:
@@ -232,8 +235,11 @@ def _fetch(suite: str, package: str, at: Path) -> None:
 
 
 def _error(log: str) -> str:
-    found = re.search(r"([\w.-]+\.[ch]):\d+(?::\d+)?: error: (.+)", log)
-    return f"{found[1]}: {found[2]}" if found else log.strip().rpartition("\n")[2]
+    if found := re.search(r"([\w.-]+\.[ch]):\d+(?::\d+)?: error: (.+)", log):
+        return f"{found[1]}: {found[2]}"
+    if found := re.search(r"^\*\*\* (Failed .+?)\. Bailing out", log, re.MULTILINE):
+        return found[1]  # the vendor's conftest
+    return log.strip().rpartition("\n")[2]
 
 
 def _keep_log(name: str, log: str) -> None:

@@ -182,34 +182,41 @@ def _step(tier: Tier, step: Step, *, asked: Asked, held: bool) -> Ended:
     with tempfile.TemporaryDirectory() as folder:
         counts = Path(folder, "tally")
         given = {tally.FILE: str(counts), **place(tier)}
-        status = _status(words, given, dry=asked.dry, held=held)
+        status, spent = _status(words, given, dry=asked.dry, held=held)
         counted = tally.read(counts)
     came = ending(step, status, keyword=asked.keyword)
-    return Ended(tier.name, step, came, "", time.monotonic() - began, counted)
+    return Ended(tier.name, step, came, "", time.monotonic() - began, counted, spent)
 
 
-def _status(words: tuple[str, ...], given: dict[str, str], *, dry: bool, held: bool) -> int:
-    """The exit status of a command; one of several at once prints what it has when it ends."""
+def _status(
+    words: tuple[str, ...], given: dict[str, str], *, dry: bool, held: bool
+) -> tuple[int, float]:
+    """The exit status of a command, and its seconds of processor.
+
+    One of several at once prints what it has when it ends.
+    """
     if dry or not held:
         say(f"-- {_shown(words)}")
     if dry:
-        return 0
+        return 0, 0.0
     environment = os.environ | given
     # A dozen steps import all of us: what is compiled once is read by the others.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     pipe = subprocess.PIPE if held else None
-    done = subprocess.run(
+    with subprocess.Popen(
         words,
         cwd=ROOT,
         env=environment,
         stdout=pipe,
         stderr=subprocess.STDOUT if held else None,
         text=True,
-        check=False,
-    )
+    ) as child:
+        said = child.stdout.read() if child.stdout else ""
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
     if held:
-        say(f"-- {_shown(words)}\n{done.stdout}".rstrip())
-    return done.returncode
+        say(f"-- {_shown(words)}\n{said}".rstrip())
+    return child.returncode, used.ru_utime + used.ru_stime
 
 
 def _shown(words: tuple[str, ...]) -> str:

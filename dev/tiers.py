@@ -103,6 +103,7 @@ class Ended:
     why: str = ""  # for NOT_RUN
     seconds: float = 0.0
     tally: Tally = Tally()
+    spent: float = 0.0  # of processor, in seconds, by its process and all that it waited for
 
 
 def _python(*words: str) -> tuple[str, ...]:
@@ -327,7 +328,8 @@ def closing(ended: tuple[Ended, ...], seconds: float) -> str:
     names = [f"{each.tier}: {each.step.title}".removesuffix(f": {each.tier}") for each in ended]
     width = max(map(len, names), default=0)
     lines = [f"{name:<{width}}  {_told(each)}" for name, each in zip(names, ended, strict=True)]
-    lines.append(f"{'in all':<{width}}  {_minutes(seconds):>5}")
+    spent = _minutes(sum(each.spent for each in ended))
+    lines.append(f"{'in all':<{width}}  {_minutes(seconds):>5}  {spent} of processor")
     for name, each in zip(names, ended, strict=True):
         why = [(each.why, 0)] if each.ending is Ending.NOT_RUN else each.tally.skipped
         lines += [f"not run: {name}: {_tests(count)}{reason}" for reason, count in why]
@@ -349,7 +351,7 @@ def _told(each: Ended) -> str:
         skipped = sum(count for _, count in each.tally.skipped)
         line += f": {each.tally.passed} passed, {each.tally.failed} failed"
         line += f", {skipped} not run" * bool(skipped)
-    return line
+    return f"{line}; {_minutes(each.spent)} of processor"
 
 
 def _tests(count: int) -> str:

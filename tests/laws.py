@@ -41,6 +41,11 @@ def quick() -> bool:
     return settings.get_current_profile_name() == "quick"
 
 
+def share(times: int) -> int:
+    """How often a law is tried that is tried so often at night."""
+    return max(1, times * settings().max_examples // SHARES["night"])
+
+
 def tried(times: int) -> settings:
     """Settings of a law that is tried so often at night, and in other runs their share of it."""
-    return settings(max_examples=max(1, times * settings().max_examples // SHARES["night"]))
+    return settings(max_examples=share(times))

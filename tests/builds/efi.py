@@ -34,6 +34,7 @@ _BOOT = {
 }
 DOWN = b"\x1b[B"
 ENTER = b"\r"
+_STILL_S, _DRAWN_S = 0.7, 5.0
 _NOISE = re.compile(rb"\x1b\[[0-9;=]*[A-Za-z]")
 
 
@@ -75,8 +76,15 @@ class Console:
 
     def type(self, *keys: bytes) -> None:
         for key in keys:
-            time.sleep(0.7)  # a menu that is being drawn drops what is typed
+            self._drawn()
             os.write(self._in, key)
+
+    def _drawn(self) -> None:
+        """Until nothing comes for a while: a menu that is being drawn drops what is typed."""
+        end = time.monotonic() + _DRAWN_S  # what counts seconds down is never still
+        while time.monotonic() < end and self._streams.select(_STILL_S):
+            if not self._read():
+                return
 
     def drain(self) -> None:
         """Until the guest has ended."""

@@ -7,7 +7,7 @@ import subprocess
 
 from tests.builds.attempts import SCRATCH
 from tests.builds.sandbox import Sandbox
-from tests.builds.stubs import Stub
+from tests.builds.stubs import Stub, exported
 
 DRIVER = Stub("nvidia-current-open", "535.261.03")  # with the vendor's nvidia-peermem
 OURS = Stub("broken", "1")  # a package of ours, of which one thing is wrong
@@ -84,26 +84,26 @@ def ofed_for_other_kernels(box: Sandbox, kernel: str) -> Stub:
 
 def ofed_packed_for_other_kernels(box: Sandbox, kernel: str) -> Stub:
     """OFED from ready-made packages, and not for this kernel."""
-    box.shell("dkms remove mlnx-ofed-kernel/24.10 --all; rm -rf /var/lib/dkms/mlnx-ofed-kernel")
+    box.shell("dkms remove mlnx-ofed-kernel/25.10 --all; rm -rf /var/lib/dkms/mlnx-ofed-kernel")
     return ofed_for_other_kernels(box, kernel)
 
 
 def ofed_leftover(box: Sandbox, kernel: str) -> Stub:
-    box.shell(f"rm -r {OFED}; dkms remove mlnx-ofed-kernel/24.10 --all")
+    box.shell(f"rm -r {OFED}; dkms remove mlnx-ofed-kernel/25.10 --all")
     box.shell("mkdir -p /var/lib/dkms/mlnx-ofed-kernel")
     return DRIVER
 
 
 def ofed_folder_empty(box: Sandbox, kernel: str) -> Stub:
-    box.path(f"{OFED}/x86_64/{kernel}/Module.symvers").unlink()
-    box.shell('mkdir -p "$AT"; cp -r "$FROM" "$AT"', AT=f"{OFED}/default",
+    box.path(exported(kernel)).unlink()
+    box.shell('rm -f "$AT"; mkdir -p "$AT"; cp -r "$FROM" "$AT"', AT=f"{OFED}/default",
               FROM="/var/lib/dkms/mlnx-ofed-kernel")  # fmt: skip
     return DRIVER
 
 
 def stub(box: Sandbox, kernel: str) -> Stub:
     """OFED was removed altogether: all compiles, and nvidia-peermem does nothing."""
-    box.shell(f"rm -r {OFED}; dkms remove mlnx-ofed-kernel/24.10 --all")
+    box.shell(f"rm -r {OFED}; dkms remove mlnx-ofed-kernel/25.10 --all")
     return DRIVER
 
 

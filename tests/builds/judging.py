@@ -5,6 +5,7 @@ from __future__ import annotations
 from lzma import decompress
 
 from tests.builds.sandbox import Sandbox
+from tests.builds.stubs import exported
 from toolkit.built.plan.gate import (
     GateGround,
     GateVerdict,
@@ -30,7 +31,7 @@ def modules_of(box: Sandbox, folder: str) -> tuple[BuiltFile, ...]:
 def ground_of(box: Sandbox, kernel: str, modules: tuple[BuiltFile, ...]) -> GateGround:
     """What modules for a kernel are held against: its headers, OFED's rows, and one another."""
     build = f"/usr/src/linux-headers-{kernel}"
-    ofed = f"/usr/src/ofa_kernel/x86_64/{kernel}/Module.symvers"
+    ofed = exported(kernel)
     providers = [_provider(box, each) for each in modules]
     if box.path(ofed).exists():
         rows = parse_symvers(ofed, box.read(ofed))

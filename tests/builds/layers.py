@@ -41,7 +41,7 @@ def layer(name: str, below: tuple[Path, ...], make: Callable[[Sandbox], None]) -
 def stack(name: str, *, peermem: bool = False) -> Sandbox:
     """A sandbox where the stubs of OFED and of the driver are installed by DKMS.
 
-    Packages: mlnx-ofed-kernel/24.10 and nvidia-current-open/535.261.03, the second with the
+    Packages: mlnx-ofed-kernel/25.10 and nvidia-current-open/535.261.03, the second with the
     vendor's nvidia-peermem sources; kernels: the plain ones (6.1 and 6.12 in bookworm).
 
     :param name: "bookworm" or "trixie".

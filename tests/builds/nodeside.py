@@ -73,7 +73,7 @@ def node(name: str) -> Sandbox:
     def make(box: Sandbox) -> None:
         kernel = kernel_of(box)
         stubs.install(box, stubs.driver(box, VERSION, beside=source("nvidia-open")), kernel)
-        stubs.install(box, stubs.ofed(box, "24.10"), kernel)
+        stubs.install(box, stubs.ofed(box), kernel)
         stubs.install(box, stubs.gdrdrv(box), kernel)
         place_package(box)
         place_program(box)

@@ -99,7 +99,9 @@ class Sandbox:
         layers = ":".join(str(each).replace(":", "\\:") for each in lower)
         _call(
             *("mount", "-t", "overlay", "gdr-sandbox", "-o"),
-            f"lowerdir={layers},upperdir={self.upper},workdir={self._at / 'work'}",
+            # volatile: to unmount it would write out all that anybody has changed on that disk,
+            # such as the guests beside it, and what is deleted a moment later.
+            f"lowerdir={layers},upperdir={self.upper},workdir={self._at / 'work'},volatile",
             str(self.root),
         )
         for kind, name in (("proc", "proc"), ("tmpfs", "dev")):

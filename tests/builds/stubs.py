@@ -82,34 +82,51 @@ def driver(
 
 def ofed(
     box: Sandbox,
-    version: str = "24.10",
+    version: str = "25.10",
     *,
     shape: Shape = Shape.PLAIN,
     package: str = "mlnx-ofed-kernel",
 ) -> Stub:
     """ib_core.ko and ib_uverbs.ko: the second exports ib_(un)register_peer_memory_client.
 
-    Its build leaves /usr/src/ofa_kernel/ARCH/KERNEL/Module.symvers, as OFED's does, and asks
-    which kernel runs unless KVERSION says otherwise, and its own package below /var/lib/dkms.
+    As OFED's own package, 25.10: ib_core rests on mlx_compat, and none of them has a version; irdma
+    is empty, and there where the kernel has one; dkms.conf is a script; configure chooses for the
+    kernel that runs unless KVERSION says otherwise; what others build against goes to
+    /usr/src/ofa_kernel-dkms, with a link to it below /usr/src/ofa_kernel and an alternative.
     """
     stub = Stub(package, version)
     folder = box.path(f"usr/src/{package}-{version}")
-    values = {"VERSION": version, "SHAPE": shape}
-    for name in (
-        "ib_core.c",
-        "ib_uverbs.c",
-        "peer_memory.h",
-        "Kbuild",
-        "configure.sh",
-        "keep-symvers.sh",
-    ):
-        _lay(f"ofed/{name}", folder / name, values)
-    lines = [
-        f'PRE_BUILD="configure.sh {package} {version}"',
-        'POST_BUILD="keep-symvers.sh ${arch} ${kernelver}"',
-    ]
-    _configure(folder, stub, ["ib_core", "ib_uverbs"], _MAKE, lines)
+    values = {"PACKAGE": package, "VERSION": version, "SHAPE": shape}
+    for path in (SOURCE / "ofed").rglob("*"):
+        if path.is_file():
+            _lay(str(path.relative_to(SOURCE)), folder / path.relative_to(SOURCE / "ofed"), values)
+    if package.startswith("mlnx-"):  # else DKMS leaves the kernel's own, of the same version: none
+        box.write(f"/usr/share/dkms/modules_to_force_install/{package}.force", f"{package}\n")
     return stub
+
+
+def add_drivers(box: Sandbox, ofed: Stub) -> None:
+    """The HCAs' drivers and rdma_cm in OFED's package: they do nothing, for there is no HCA."""
+    folder = box.path(f"usr/src/{ofed.package}-{ofed.version}")
+    for name in ("mlx5_core", "mlx5_ib", "rdma_cm"):
+        lines = ["#include <linux/module.h>", 'MODULE_LICENSE("Dual BSD/GPL");']
+        if name == "mlx5_core":  # the one module of OFED's that tells its release
+            lines.append(f'MODULE_VERSION("{ofed.version}-1.7.1");')
+        (folder / f"{name}.c").write_text("\n".join(lines) + "\n")
+    with (folder / "Makefile").open("a") as file:
+        file.write("obj-m += mlx5_core.o mlx5_ib.o rdma_cm.o\n")
+    with (folder / "dkms.conf").open("a") as file:
+        file.write(
+            "for name in mlx5_core mlx5_ib rdma_cm; do\n"
+            '    BUILT_MODULE_NAME+=("$name") BUILT_MODULE_LOCATION+=("")\n'
+            '    DEST_MODULE_LOCATION+=("/kernel/drivers/infiniband")\n'
+            "done\n"
+        )
+
+
+def exported(kernel: str) -> str:
+    """Where OFED's Module.symvers lies, through no link: those lead out of a sandbox."""
+    return f"/usr/src/ofa_kernel-dkms/x86_64/{kernel}/Module.symvers"
 
 
 def gdrdrv(box: Sandbox, version: str = "2.4.4", *, package: str = "gdrdrv") -> Stub:

@@ -74,7 +74,7 @@ def test_cold_warm_and_one_input_changed(tmp_path: Path, ground: Sandbox, first:
     with ground.branch() as changed:  # OFED with another shape of what it hands over
         stubs.install(
             changed,
-            stubs.ofed(changed, "24.11", shape=stubs.Shape.OTHER),
+            stubs.ofed(changed, "26.01", shape=stubs.Shape.OTHER),
             changed.kernel("6.1."),
         )
         third = build(tmp_path, changed)

@@ -30,7 +30,10 @@ LONG = True
 KILLS = int(os.environ.get("GDR_KILLS", "4"))
 SEED = 20261127
 CONF = "/etc/modprobe.d/gdr-toolkit.conf"
-TREES = ("etc", "boot", "var/lib/dkms", "usr/src/nvidia*", "usr/src/ofa_kernel*", "usr/lib/modules")
+TREES = (
+    *("etc", "boot", "var/lib/dkms", "var/lib/dpkg/alternatives", "usr/src/nvidia*"),
+    *("usr/src/ofa_kernel*", "usr/lib/modules"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +41,7 @@ def base() -> Iterator[Sandbox]:
     """A node where another OFED is installed, so that nvidia-peermem is to be rebuilt."""
     with node("bookworm") as box:
         box.run("rm", "-f", AFTER)
-        new_ofed(box, "25.01", kernel_of(box))
+        new_ofed(box, "26.01", kernel_of(box))
         yield box
 
 
@@ -77,7 +80,7 @@ def files(box: Sandbox) -> dict[str, str]:
 @pytest.mark.parametrize("name", ["bookworm", "trixie"])
 def test_the_kernels_own_modules_that_dkms_moved_aside_come_back(name: str) -> None:
     with Sandbox.of(name) as box:
-        stub = stubs.ofed(box, "24.10")
+        stub = stubs.ofed(box)
         box.run("dkms", "add", stub.name)
         kernel, package, version = box.kernel("6.12"), *stub.name.split("/")
         box.run("dkms", "generate_mok", check=False)  # which DKMS keeps, whatever is taken back

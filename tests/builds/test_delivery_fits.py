@@ -59,8 +59,8 @@ def test_the_module_that_was_built_there_fits(box: Sandbox) -> None:
 
 def test_after_an_update_of_ofed_it_does_not_fit_any_more(box: Sandbox) -> None:
     ours = built(box)
-    newer = stubs.ofed(box, "25.10", shape=stubs.Shape.OTHER)
-    box.run("dkms", "remove", "mlnx-ofed-kernel/24.10", "-k", kernel_of(box))
+    newer = stubs.ofed(box, "26.01", shape=stubs.Shape.OTHER)
+    box.run("dkms", "remove", "mlnx-ofed-kernel/25.10", "-k", kernel_of(box))
     stubs.install(box, newer, kernel_of(box))
     with pytest.raises(Unsupported, match="another version of ib_register_peer_memory_client"):
         choose(Part.PEERMEM, (ours,), read(box), kernel_of(box))
@@ -68,7 +68,7 @@ def test_after_an_update_of_ofed_it_does_not_fit_any_more(box: Sandbox) -> None:
 
 def test_without_ofed_there_is_nothing_for_it_to_rest_on(box: Sandbox) -> None:
     ours = built(box)
-    box.run("dkms", "remove", "mlnx-ofed-kernel/24.10", "-k", kernel_of(box))
+    box.run("dkms", "remove", "mlnx-ofed-kernel/25.10", "-k", kernel_of(box))
     box.shell("rm -rf /usr/src/ofa_kernel")
     with pytest.raises(Unsupported, match="exports ib_register_peer_memory_client"):
         choose(Part.PEERMEM, (ours,), read(box), kernel_of(box))

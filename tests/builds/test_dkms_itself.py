@@ -36,10 +36,10 @@ def test_dkms_itself_uninstalls_before_it_rebuilds_a_dependant() -> None:
         box.write("/etc/dkms/nvidia-peermem.conf", 'BUILD_DEPENDS_REBUILD="yes"\n')
         with box.path(PEERMEM_SOURCE).open("a") as source:
             source.write("#error this kernel is too new\n")
-        stub = stubs.ofed(box, "25.01")
+        stub = stubs.ofed(box, "26.01")
         box.run("dkms", "build", stub.name, "-k", kernel)
         assert box.run("dkms", "install", stub.name, "-k", kernel, check=False).status != 0
-        assert (OFED, "25.01", kernel) in installed(box)
+        assert (OFED, "26.01", kernel) in installed(box)
         assert ("nvidia-peermem", VERSION, kernel) not in installed(box)
         assert not loadable(box, kernel)
 
@@ -76,7 +76,7 @@ def test_a_stub_of_the_whole_driver_costs_neither_peermem_nor_the_driver(name: s
         before = module(box, kernel, f"{DRIVER}-peermem")
         assert before.crcs
         # OFED's folder is there, and what clients of peer memory need is not.
-        symvers = f"/usr/src/ofa_kernel/x86_64/{kernel}/Module.symvers"
+        symvers = stubs.exported(kernel)
         box.run("sed", "-i", "/ib_register_peer/d", symvers)
         for verb in ("build", "install"):
             box.run("dkms", verb, f"{DRIVER}/{VERSION}", "-k", kernel, "--force")

@@ -26,6 +26,7 @@ from toolkit.features.builds.run.places import make_job
 
 pytestmark = pytest.mark.builds
 LONG = True
+OFED = "/usr/src/mlnx-ofed-kernel-25.10"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ def test_a_tree_is_surveyed(nothing: Nothing) -> None:
 def test_all_is_built_for_a_kernel_that_never_ran(nothing: Nothing) -> None:
     names = {part: [each.name for each in built.modules] for part, built in nothing.built.items()}
     assert names == {
-        Part.OFED: ["ib_core.ko", "ib_uverbs.ko"],
+        Part.OFED: ["ib_core.ko", "ib_uverbs.ko", "mlx_compat.ko"],  # it has no irdma
         Part.DRIVER: ["nvidia-current-open.ko"],
         Part.PEERMEM: ["nvidia-peermem.ko"],
     }
@@ -104,6 +105,18 @@ def test_ofed_is_configured_for_the_kernel_it_is_for(nothing: Nothing) -> None:
     core = nothing.built[Part.OFED].file("ib_core.ko")
     assert core is not None
     assert read_image(core.name, core.data).info["configured"] == nothing.kernel
+
+
+def test_ofed_before_25_10_finds_its_package_in_the_tree_of_dkms(
+    nothing: Nothing, sources: Sandbox
+) -> None:
+    """It asks there by which options it is configured: for a build aside, nobody added it."""
+    own = "/var/lib/dkms/mlnx-ofed-kernel/25.10/source/configure"
+    with sources.branch() as box:
+        box.shell(f"""echo 'MAKE[0]="test -x {own} && make"' >> {OFED}/dkms.conf""")
+        _, graph = graph_of(box, nothing.kernel, Part.OFED)
+        came = build_step(box, graph, step_of(graph, Part.OFED), {})
+    assert isinstance(came, Built), came
 
 
 def test_the_drivers_own_nvidia_peermem_is_left_out_for_it_is_a_stub(nothing: Nothing) -> None:
@@ -141,7 +154,7 @@ def test_the_same_inputs_give_the_same_bytes_in_another_tree(
             id="a-byte-of-the-drivers-source",
         ),
         pytest.param(
-            lambda box, _: box.shell("chmod a+x /usr/src/mlnx-ofed-kernel-24.10/Kbuild"),
+            lambda box, _: box.shell(f"chmod a+x {OFED}/Makefile"),
             {Part.OFED, Part.PEERMEM},
             id="a-mode",
         ),
@@ -190,7 +203,7 @@ def test_a_ground_that_is_not_the_surveyed_one_is_refused(
     nothing: Nothing, sources: Sandbox
 ) -> None:
     with sources.branch() as box:
-        box.shell("echo >> /usr/src/mlnx-ofed-kernel-24.10/ib_core.c")
+        box.shell(f"echo >> {OFED}/drivers/infiniband/core/ib_core.c")
         came = build_step(box, nothing.graph, step_of(nothing.graph, Part.OFED), {})
     assert isinstance(came, BuildFailure)
     assert (came.step, came.status) == ("prepare", 65)
@@ -199,7 +212,9 @@ def test_a_ground_that_is_not_the_surveyed_one_is_refused(
 
 def test_a_compiler_error_is_told_with_its_cause(nothing: Nothing, sources: Sandbox) -> None:
     with sources.branch() as box:
-        box.shell("echo 'int f(void) { return g(); }' >> /usr/src/mlnx-ofed-kernel-24.10/ib_core.c")
+        box.shell(
+            f"echo 'int f(void) {{ return g(); }}' >> {OFED}/drivers/infiniband/core/ib_core.c"
+        )
         _, graph = graph_of(box, nothing.kernel, Part.OFED)
         came = build_step(box, graph, step_of(graph, Part.OFED), {})
     assert isinstance(came, BuildFailure)

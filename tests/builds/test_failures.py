@@ -186,8 +186,8 @@ def test_dkms_that_is_switched_off_says_so(trixie: Sandbox) -> None:
 
 def test_a_package_whose_source_is_gone_is_said_to_be_broken(trixie: Sandbox) -> None:
     with trixie as box:
-        box.shell("rm -r /usr/src/mlnx-ofed-kernel-24.10")
-        done = box.run("dkms", "build", "mlnx-ofed-kernel/24.10", "-k", box.kernel("6.12."),
+        box.shell("rm -r /usr/src/mlnx-ofed-kernel-25.10")
+        done = box.run("dkms", "build", "mlnx-ofed-kernel/25.10", "-k", box.kernel("6.12."),
                        check=False)  # fmt: skip
         matched = cause_of(done.out.split("\n"))
         assert done.status == 4

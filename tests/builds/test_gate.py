@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.builds import stubs
 from tests.builds.failing import DRIVER
 from tests.builds.judging import ground_of, modules_of
 from tests.builds.layers import stack
@@ -68,7 +69,7 @@ def made() -> Iterator[Made]:
         installed = modules_of(box, f"usr/lib/modules/{kernel}/updates/dkms")
         peermem = f"{DRIVER.package}-peermem.ko"
         ground = ground_of(box, kernel, installed)
-        ofed = f"/usr/src/ofa_kernel/x86_64/{kernel}/Module.symvers"
+        ofed = stubs.exported(kernel)
         driver = f"/usr/lib/modules/{kernel}/updates/dkms/{DRIVER.package}.ko"
         own = box.run("modprobe", "--show-exports", driver).out
         rows = re.sub(r"(?m)$", "\tnvidia\tEXPORT_SYMBOL\t", own.strip()) + "\n"

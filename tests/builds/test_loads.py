@@ -24,13 +24,14 @@ SCRIPT = f"""
 say() {{ sed "s/^/$1: /"; }}
 insmod /kinds/stub/{DRIVER}-peermem.ko 2>&1 | say stub
 modprobe {DRIVER}-peermem 2>&1 | say load
-lsmod | grep -E '^(nvidia|ib_)' | tr -s ' ' | say lsmod
+lsmod | grep -E '^(nvidia|ib_|mlx_)' | tr -s ' ' | say lsmod
 rmmod nvidia 2>&1 | say held
 cat /sys/module/nvidia_peermem/version | say version
 cat /proc/driver/nvidia/version | say driver
 modprobe -r {DRIVER}-peermem; lsmod | grep -c ^nvidia_peermem | say renamed
-rmmod nvidia_peermem nvidia ib_uverbs ib_core 2>&1 | say unload
-lsmod | grep -cE '^(nvidia|ib_)' | say left
+rmmod nvidia_peermem nvidia ib_uverbs ib_core mlx_compat 2>&1 | say unload
+lsmod | grep -cE '^(nvidia|ib_|mlx_)' | say left
+insmod /kinds/updated/mlx_compat.ko
 insmod /kinds/updated/ib_core.ko
 insmod /kinds/updated/ib_uverbs.ko
 modprobe nvidia-current-open
@@ -49,11 +50,11 @@ def _kinds(box: Sandbox) -> None:
         bare.run("dkms", "build", main.name, "-k", kernel)
         made = bare.path(f"var/lib/dkms/{main.name}/{kernel}/x86_64/module")
         box.write(f"/kinds/stub/{DRIVER}-peermem.ko", (made / f"{DRIVER}-peermem.ko").read_bytes())
-        update = stubs.ofed(bare, "24.11", shape=stubs.Shape.OTHER)
+        update = stubs.ofed(bare, "26.01", shape=stubs.Shape.OTHER)
         bare.run("dkms", "add", update.name)
         bare.run("dkms", "build", update.name, "-k", kernel)
         made = bare.path(f"var/lib/dkms/{update.name}/{kernel}/x86_64/module")
-        for name in ("ib_core.ko", "ib_uverbs.ko"):
+        for name in ("mlx_compat.ko", "ib_core.ko", "ib_uverbs.ko"):
             box.write(f"/kinds/updated/{name}", (made / name).read_bytes())
 
 
@@ -95,14 +96,16 @@ def judged(kinds: tuple[Path, ...], folder: str) -> GateVerdict:
         kernel = box.kernel(PLAIN[0])
         installed = modules_of(box, f"/lib/modules/{kernel}/updates/dkms")
         others = {each.name: each for each in (*installed, *modules_of(box, folder))}
-        box.path(f"usr/src/ofa_kernel/x86_64/{kernel}/Module.symvers").unlink()
+        box.path(stubs.exported(kernel)).unlink()
         return judge_files(box, kernel, tuple(others.values()), "peermem")
 
 
 def test_the_real_module_loads_after_what_it_rests_on(said: Said, kinds: tuple[Path, ...]) -> None:
     assert answers(said, "load") == []
     shown = {row.split()[0]: row.split() for row in answers(said, "lsmod")}
-    assert set(shown) == {"nvidia_peermem", "nvidia", "ib_uverbs", "ib_core"}, said.out
+    assert set(shown) == {"nvidia_peermem", "nvidia", "ib_uverbs", "ib_core", "mlx_compat"}, (
+        said.out
+    )
     assert shown["nvidia"][3] == shown["ib_uverbs"][3] == "nvidia_peermem"
     assert answers(said, "version") == [source("nvidia-open").version]
     assert "peer memory client nv_mem registered" in said.console

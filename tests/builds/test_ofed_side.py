@@ -16,6 +16,7 @@ pytestmark = pytest.mark.builds
 
 TREES = ("bookworm", "trixie")  # DKMS 3.0 and 3.2
 NONE: Mapping[str, str] = {}
+MODULES = ["ib_core", "ib_uverbs", "irdma", "mlx_compat"]
 # What DKMS looks at is its name and its version; what is in it is of no account here.
 PEERMEM = ("nvidia-peermem", "535.261.03")
 
@@ -33,10 +34,10 @@ def prepared(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
     with Sandbox.of(request.param) as box:
         # Its thousands of modules are nobody's business here, and depmod reads them all.
         box.shell('rm -rf "/lib/modules/$K/kernel"', K=kernel_of(box))
-        for package, version in (("mlnx-ofed-kernel", "24.10"), PEERMEM):
+        for package, version in (("mlnx-ofed-kernel", "25.10"), PEERMEM):
             ofed = stubs.ofed(box, version, package=package)
             conf = f"/usr/src/{package}-{version}/dkms.conf"  # new kernels do without it
-            box.write(conf, box.read(conf).replace('AUTOINSTALL="yes"\n', ""))
+            box.write(conf, box.read(conf).replace("AUTOINSTALL=yes\n", ""))
             box.run("dkms", "add", ofed.name)
             box.run("dkms", "build", ofed.name, "-k", kernel_of(box))
         yield box
@@ -126,17 +127,17 @@ def test_dkms_builds_ofed_for_new_kernels_by_our_fragment(box: Sandbox, placed: 
         place(box, "ofed.dkms", fragment())
     box.run("dkms", "autoinstall", "-k", kernel_of(box), check=False)
     built = placed and heeds_fragments(box)
-    assert installed(box) == (["ib_core", "ib_uverbs"] if built else [])
+    assert installed(box) == (MODULES if built else [])
     if placed:  # asked for by name, every DKMS reads it
-        box.run("dkms", "install", "mlnx-ofed-kernel/24.10", "-k", kernel_of(box), check=built)
-        assert installed(box) == ["ib_core", "ib_uverbs"]
+        box.run("dkms", "install", "mlnx-ofed-kernel/25.10", "-k", kernel_of(box), check=built)
+        assert installed(box) == MODULES
 
 
 def test_before_3_4_dkms_has_no_place_for_the_sites_patches(box: Sandbox) -> None:
     """So the fragment names none there: DKMS would stop at a patch that it does not find."""
     box.write("/etc/dkms/mlnx-ofed-kernel/patches/site.patch", "--- a\n+++ b\n")
     place(box, "ofed.dkms", fragment(patches="yes"))
-    rebuilt = ("dkms", "build", "--force", "mlnx-ofed-kernel/24.10", "-k", kernel_of(box))
+    rebuilt = ("dkms", "build", "--force", "mlnx-ofed-kernel/25.10", "-k", kernel_of(box))
     refused = box.run(*rebuilt, check=False)
     assert refused.status == 5, refused.out
     assert "site.patch" in refused.out

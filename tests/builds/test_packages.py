@@ -132,7 +132,7 @@ def test_a_guest_loads_what_the_deb_brought_and_forgets_it_when_it_goes(
         sha256sum /lib/modules/$K/modules.*
         ls /var/lib/dpkg/info
     }}
-    loaded() {{ awk '{{ print $1, $4 }}' /proc/modules | grep -E '^(nvidia|ib_)' || :; }}
+    loaded() {{ awk '{{ print $1, $4 }}' /proc/modules | grep -E '^(nvidia|ib_|mlx_)' || :; }}
     state >/root/before
     dpkg -i {" ".join(names)} >/root/said 2>&1 || {{ cat /root/said; exit 1; }}
     echo == plain; modprobe nvidia-peermem; loaded
@@ -154,6 +154,7 @@ def test_a_guest_loads_what_the_deb_brought_and_forgets_it_when_it_goes(
         "nvidia nvidia_peermem,",
         "ib_uverbs nvidia_peermem,",
         "ib_core ib_uverbs,",
+        "mlx_compat ib_core,",
     }
     assert parts[0].startswith("plain\n")
     assert order < set(parts[0].split("\n"))
@@ -181,7 +182,7 @@ def test_a_newer_version_replaces_the_older_one_and_nothing_of_either_stays(
         told = box.run("modprobe", "-S", kernel, "-n", "--show-depends", "nvidia-peermem").out
         paths = [row.split()[1].rpartition("/")[2] for row in told.splitlines()]
         assert paths[-1] == "nvidia-peermem.ko"
-        assert set(paths[:-1]) == {"ib_core.ko", "ib_uverbs.ko", "nvidia.ko"}
+        assert set(paths[:-1]) == {"mlx_compat.ko", "ib_core.ko", "ib_uverbs.ko", "nvidia.ko"}
     assert "downgrading" in box.run("dpkg", "-i", *put(box, debs[0])).out
     box.run("dpkg", "--purge", f"gdr-modules-{kernel}", "gdr-modules-common")
     assert state(box, kernel) == before

@@ -82,7 +82,9 @@ def test_symbol_versions_read_from_the_module_are_those_of_a_build_beside_it(
     assert again.states["peermem"] == "cached", again.told
     kernel = node.kernel("6.1.")
     node.write(f"/lib/modules/{kernel}/updates/gdr-toolkit/nvidia-peermem.ko", made)
-    assert loaded(node, small, kernel) == {"nvidia_peermem", "nvidia", "ib_uverbs", "ib_core"}
+    assert loaded(node, small, kernel) == {
+        *("nvidia_peermem", "nvidia", "ib_uverbs", "ib_core", "mlx_compat"),
+    }
 
 
 def loaded(node: Sandbox, small: Sandbox, kernel: str) -> set[str]:
@@ -96,7 +98,7 @@ def loaded(node: Sandbox, small: Sandbox, kernel: str) -> set[str]:
         said = boot(box.root, kernel, "modprobe nvidia-peermem && cut -d' ' -f1 /proc/modules")
     assert said.status == 0, said.out + said.console
     assert "peer memory client nv_mem registered" in said.console
-    return {each for each in said.out.split() if each.startswith(("nvidia", "ib_"))}
+    return {each for each in said.out.split() if each.startswith(("nvidia", "ib_", "mlx_"))}
 
 
 def test_such_a_node_rebuilds_once_the_source_alone_is_there(

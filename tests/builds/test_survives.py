@@ -31,6 +31,7 @@ from tests.builds.nodeside import (
     rebuild,
 )
 from tests.builds.sandbox import PATH, Sandbox
+from tests.builds.stubs import exported
 
 pytestmark = pytest.mark.builds
 LONG = True
@@ -79,7 +80,7 @@ def base(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
     with node(request.param) as box:
         kernel = kernel_of(box)
         box.run("rm", "-f", AFTER)
-        new_ofed(box, "25.01", kernel)
+        new_ofed(box, "26.01", kernel)
         yield box
 
 
@@ -133,7 +134,7 @@ def test_a_source_that_does_not_compile(box: Sandbox) -> None:
 @OLD
 def test_a_build_against_symbols_that_are_not_installed(box: Sandbox) -> None:
     kernel = kernel_of(box)
-    symvers = f"/usr/src/ofa_kernel/x86_64/{kernel}/Module.symvers"
+    symvers = exported(kernel)
     box.run("sed", "-i", r"s/^0x\w*\tib_register/0x00c0ffee\tib_register/", symvers)
     refused(box, kernel, "crc: it has 0x00c0ffee for ib_register_peer_memory_client")
 

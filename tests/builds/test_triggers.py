@@ -62,7 +62,7 @@ def test_where_nothing_has_changed_nothing_is_built_and_that_is_quick(box: Sandb
 def test_a_new_ofed_has_nvidia_peermem_rebuilt_and_nothing_else(box: Sandbox) -> None:
     kernel = kernel_of(box)
     before = {name: module(box, kernel, name) for name in (DRIVER, "gdrdrv", "nvidia-peermem")}
-    new_ofed(box, "25.01", kernel)
+    new_ofed(box, "26.01", kernel)
     rebuild(box, "--hook")
     after = {name: module(box, kernel, name) for name in before}
     register = "ib_register_peer_memory_client"
@@ -114,7 +114,7 @@ def test_a_new_kernel_gets_all_of_them_from_its_own_hooks() -> None:
         box.run("run-parts", f"--arg={added}", "/etc/kernel/postinst.d", check=False)
         assert {each for each in installed(box) if each[2] == added} == {
             (DRIVER, VERSION, added),
-            (OFED, "24.10", added),
+            (OFED, "25.10", added),
             ("nvidia-peermem", VERSION, added),
             ("gdrdrv", "2.4.4", added),
         }
@@ -129,10 +129,13 @@ def test_a_kernel_without_ofed_gets_its_driver_all_the_same(box: Sandbox) -> Non
     """DKMS waits for OFED for ever; a node that loses its GPUs over that is no better off."""
     kernel = kernel_of(box)
     box.run("rm", "-f", AFTER)  # it would build nvidia-peermem again at once
-    for package, version in (("nvidia-peermem", VERSION), (OFED, "24.10"), (DRIVER, VERSION)):
+    for package, version in (("nvidia-peermem", VERSION), (OFED, "25.10"), (DRIVER, VERSION)):
         box.run("dkms", "unbuild", f"{package}/{version}", "-k", kernel)
     box.write(f"/etc/dkms/{DRIVER}.conf", f'BUILD_DEPENDS+=("{OFED}")\n')
-    box.write(f"/usr/src/{OFED}-24.10/ib_core.c", "#error this kernel is too new\n")
+    box.write(
+        f"/usr/src/{OFED}-25.10/drivers/infiniband/core/ib_core.c",
+        "#error this kernel is too new\n",
+    )
     box.run("rm", "-rf", "/usr/src/ofa_kernel")
     assert box.run("dkms", "autoinstall", "-k", kernel, check=False).status == 11
     # DKMS 3.0 reads no file of /etc/dkms before it decides on the order, so it does not wait.
@@ -152,7 +155,7 @@ def test_no_autoinstall_is_heeded_by_hooks_alone(box: Sandbox) -> None:
     kernel = kernel_of(box)
     box.write("/etc/dkms/no-autoinstall", "")
     box.run("rm", "-f", AFTER)
-    new_ofed(box, "25.01", kernel)
+    new_ofed(box, "26.01", kernel)
     assert rebuild(box, "--hook") == (0, [])
     status, said = rebuild(box, "--dry-run")
     assert status == 0

@@ -12,6 +12,7 @@ from random import Random
 import pytest
 
 from tests.evidence.build import node as healthy
+from tests.laws import share
 from toolkit.checks.all import BY_ID
 from toolkit.checks.check import Finding, Status
 from toolkit.errors import Unparsable
@@ -20,7 +21,7 @@ from toolkit.facts.node.node import Node
 from toolkit.facts.text.pasted_logs import evidence_of, frames_of
 from toolkit.want import Role, Want
 
-TEXTS = 1000
+TEXTS = share(1000)
 # Name in a menu, values that are off and on, the check, and what is wanted on bare metal.
 SETTINGS = (
     ("Above 4G Decoding", ("Disabled", "Enabled"), "bios.above_4g", True),

@@ -24,13 +24,14 @@ from tests.checks.measured import (
     ucx,
 )
 from tests.evidence.judging import FAIL, NA, PASS, UNKNOWN, Row, holds, name
+from tests.laws import share
 from toolkit.checks.all import BY_ID
 from toolkit.checks.check import Finding, Status
 from toolkit.facts.node.node import Node
 from toolkit.facts.text.pasted_logs import evidence_of, frames_of
 from toolkit.want import Want
 
-TEXTS = 1000
+TEXTS = share(1000)
 PAIR, COLLECTIVE, STORAGE = "traffic.pair", "traffic.collective", "traffic.storage"
 WIRE = 400 / 8 * 0.962  # GB/s, as the model has it of InfiniBand
 MATRIX = (

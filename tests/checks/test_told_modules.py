@@ -99,7 +99,8 @@ def test_of_the_whole_of_kallsyms_absence_is_told(more: int, want: Status) -> No
     rows += ["ffffffffc0000010 t a\t[ib_uverbs]", "ffffffffc0000020 t b\t[ib_core]"]
     text = "$ cat /proc/kallsyms\n" + "\n".join([*rows, "ffffffffc0000030 t c\t[tls]", ""])
     assert status("ib.peer_symbol", text) is want
-    assert status("ib.peer_symbol", text[: text.index("\t[tls]")]) is UNKNOWN, "cut"
+    if want is FAIL:
+        assert status("ib.peer_symbol", text[: text.index("\t[tls]")]) is UNKNOWN, "cut"
 
 
 # kmod libkmod/libkmod-config.c, kmod_config_parse; grep -r, -n and -h; kernel-open nv-reg.h.

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from tests.laws import quick
+from tests.laws import share
 from toolkit.checks.all import ALL
 from toolkit.checks.check import Status
 from toolkit.errors import Unparsable
@@ -21,7 +21,7 @@ from toolkit.facts.rdma.rdma_lists import parse_show_gids
 from toolkit.facts.text.pasted_logs import evidence_of, frames_of
 from toolkit.want import Want
 
-TEXTS = 100 if quick() else 1000
+TEXTS = share(1000)
 CHECKS = {check.id: check for check in ALL}
 PIDS = ("1234", "'<unknown>'")
 HOSTS = ("gpu01", "dgx-h100-03.cluster.local", "ip-10-0-0-1")

@@ -85,6 +85,10 @@ TAILS = (
     ".48+deb13-amd64",
     ".117+deb12-amd64",
     ".0-687.el9_8.x86_64",
+    "-cloud-amd64",
+    "-rt-amd64",
+    "+deb12-amd64",
+    "+deb13-amd64",
 )
 
 

@@ -116,7 +116,8 @@ def test_a_node_is_built_and_booted(
     recipe: Recipe = recipe_of(name)
     ran: list[tuple[Path, str]] = []
     monkeypatch.setattr(create, "sysfs", machine)
-    for each in ("disk", "packages", "inside"):
+    monkeypatch.setattr("toolkit.demo.disk.disk", part)
+    for each in ("packages", "inside"):
         monkeypatch.setattr(create, each, part)
     monkeypatch.setattr(create, "run", lambda *words: ran.append(words))
     make_node(tmp_path, recipe, "gpu7")

@@ -12,7 +12,6 @@ The keys are those of the probe, which ``test_build`` holds against the probe it
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from tests.evidence.board import BOARD, GPUS, HCAS, Board
@@ -84,7 +83,7 @@ def rdma_core(folder: str = UPDATES, *, version: str = "25.10-1.7.1", suffix: st
         block = modinfo(
             f"{folder}/{name}.ko",
             depends="mlx_compat",
-            version=version,
+            version=version if name == "mlx5_core" else "",  # of OFED's it alone has one
             srcversion=SRC[name] + suffix,
         )
         blocks.append(block.replace(f"@{folder}/{name}.ko", f"@{name}", 1))
@@ -145,10 +144,10 @@ def module_state(taint: str | None = None, **holders: str) -> str:
     """
     held = {"nvidia": "nvidia_uvm nvidia_peermem", "ib_uverbs": "nvidia_peermem rdma_ucm mlx5_ib"}
     held |= {"ib_core": "ib_uverbs mlx5_ib", "mlx5_core": "mlx5_ib"} | holders
-    versions = {"nvidia": DRIVER, "nvidia_peermem": DRIVER}
+    versions = {"nvidia": DRIVER, "nvidia_peermem": DRIVER, "mlx5_core": "25.10-1.7.1"}
     lines = []
     for name, source in SRC.items():
-        lines.append(f"{name}/version:{versions.get(name, '25.10-1.7.1')}")
+        lines += [f"{name}/version:{versions[name]}"] if name in versions else []
         lines += [f"{name}/srcversion:{source}", f"{name}/initstate:live", f"{name}/refcnt:1"]
         lines += [f"{name}/taint:{taint}"] if taint is not None else []
         lines += [f"{name}/holder:{each}" for each in held.get(name, "").split()]
@@ -157,14 +156,8 @@ def module_state(taint: str | None = None, **holders: str) -> str:
 
 def without_srcversion(text: str) -> str:
     """Of modinfo or /sys/module, as on kernels that give none: Debian's, and OFED's ib_core."""
-    lines = text.split("\n")[:-1]
-    kept = [line for line in lines if "srcversion:" not in line and not _versioned_core(line)]
+    kept = (line for line in text.split("\n")[:-1] if "srcversion:" not in line)
     return "".join(f"{line}\n" for line in kept)
-
-
-def _versioned_core(line: str) -> bool:
-    """Of OFED's modules mlx5_core alone has a version."""
-    return re.match(r"(ib_\w+|rdma_cm|mlx5_ib)/version:", line) is not None
 
 
 def build_note(digest: str) -> str:

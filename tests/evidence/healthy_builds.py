@@ -13,12 +13,13 @@ def built(
 ) -> str:
     """The frame "all-modinfo" for one kernel with OFED and the driver."""
     driver = driver or "580.126.16"
-    rows = [("ib_core", "mlx_compat", "25.10-1.7.1"), ("ib_uverbs", "ib_core", "25.10-1.7.1")]
+    rows = [("ib_core", "mlx_compat", ""), ("ib_uverbs", "ib_core", "")]  # as OFED's: no version
     rows += [("mlx5_core", "mlx_compat", "25.10-1.7.1"), ("nvidia", "", driver)]
     rows += [("nvidia-peermem", peermem, driver)]
     return "".join(
         f"filename:       /lib/modules/{release}/updates/dkms/{name}.ko\n"
-        f"version:        {version}\nlicense:        Dual MIT/GPL\ndepends:        {depends}\n"
+        + (f"version:        {version}\n" if version else "")
+        + f"license:        Dual MIT/GPL\ndepends:        {depends}\n"
         f"vermagic:       {release} SMP mod_unload modversions \n"
         + (f"signer:         {signer}\n" if signer else "")
         for name, depends, version in rows

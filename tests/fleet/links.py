@@ -110,10 +110,3 @@ class Mute:
             self._taken.append(sock)
             self._met.set()
             sock.sendall(self._greeting)
-
-
-def free_port() -> int:
-    """A port that refuses connections."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.ports import free_port
 from toolkit.hosts.host import Host
 
 _GRANTING = """#!/bin/sh
@@ -142,7 +143,7 @@ class Sshd:
         if os.geteuid() == 0:
             # Debian makes this when the service starts, which no test does.
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
-        self.port = self.port or _free_port(self.address)
+        self.port = self.port or free_port(self.address)
         config = self.folder / f"sshd_config.{self.port}"
         config.write_text("\n".join(self._lines()) + "\n")
         with (self.folder / f"log.{self.port}").open("ab") as log:
@@ -219,21 +220,6 @@ def many(count: int, folder: Path, *, env: Mapping[str, str] | None = None) -> I
     finally:
         for server in servers:
             server.stop()
-
-
-_given: set[int] = set()
-
-
-def _free_port(address: str) -> int:
-    """A port that nobody listens on, and that no other server of ours was given."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    while True:
-        with socket.socket(family) as probe:
-            probe.bind((address, 0))
-            port = int(probe.getsockname()[1])
-        if port not in _given:
-            _given.add(port)
-            return port
 
 
 def _descendants(pid: int) -> list[int]:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.fleet.conftest import Site
-from tests.fleet.links import free_port
 from tests.fleet.sshd import Keys, Sshd
+from tests.ports import free_port
 from toolkit.hosts.host import Host
 
 pytestmark = pytest.mark.sshd

@@ -10,8 +10,8 @@ import paramiko
 import pytest
 
 from tests.fleet.conftest import Site
-from tests.fleet.links import free_port
 from tests.fleet.sshd import Keys, Sshd
+from tests.ports import free_port
 from toolkit.errors import HostKeyError, TransportError
 from toolkit.ssh.limits import Wire
 from toolkit.ssh.paramiko import SshTransport

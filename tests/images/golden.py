@@ -71,7 +71,7 @@ def _make(box: Sandbox) -> None:
     _merge_packages(box)
     vendors = source("nvidia-open")
     ofed = stubs.ofed(box)
-    _drivers(box.path(f"usr/src/{ofed.package}-{ofed.version}"), ofed.version)
+    stubs.add_drivers(box, ofed)
     main = stubs.driver(box, vendors.version, package=DRIVER, peermem=vendors)
     for stub in (ofed, main):
         box.run("dkms", "add", stub.name)
@@ -79,23 +79,6 @@ def _make(box: Sandbox) -> None:
     for name in ("root/.ssh/authorized_keys", "etc/ssh/ssh_host_ed25519_key", "etc/resolv.conf"):
         box.path(name).unlink(missing_ok=True)
     box.write("etc/machine-id", "")
-
-
-def _drivers(ofed: Path, version: str) -> None:
-    """OFED's package brings the HCA's drivers too: such as do nothing, there is no HCA."""
-    text = (
-        "#include <linux/module.h>\n"
-        f'MODULE_LICENSE("Dual BSD/GPL");\nMODULE_VERSION("{version}");\n'
-    )
-    lines = []
-    for number, name in enumerate(("mlx5_core", "mlx5_ib", "rdma_cm"), start=2):
-        (ofed / f"{name}.c").write_text(text)
-        lines.append(f'BUILT_MODULE_NAME[{number}]="{name}"')
-        lines.append(f'DEST_MODULE_LOCATION[{number}]="/updates/dkms"')
-    with (ofed / "Kbuild").open("a") as file:
-        file.write("obj-m += mlx5_core.o mlx5_ib.o rdma_cm.o\n")
-    with (ofed / "dkms.conf").open("a") as file:
-        file.write("\n".join(lines) + "\n")
 
 
 def _of(name: str, kernel: str) -> bool:

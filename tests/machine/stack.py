@@ -22,7 +22,10 @@ from tests.builds.sources import source
 
 DRIVER = "nvidia"
 STUB = "/opt/stub/nvidia-peermem.ko"
-_KEPT = ("etc/dkms", "usr/lib/dkms", "var/lib/dkms", "usr/src/ofa_kernel")
+_KEPT = (
+    *("etc/dkms", "usr/lib/dkms", "var/lib/dkms", "usr/src/ofa_kernel", "usr/src/ofa_kernel-dkms"),
+    *("etc/alternatives/ofa_kernel_headers", "var/lib/dpkg/alternatives/ofa_kernel_headers"),
+)
 
 
 def stack(kernel: str = "6.1") -> tuple[Path, ...]:

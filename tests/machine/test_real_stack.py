@@ -24,7 +24,6 @@ from tests.builds.grounds import cache
 from tests.builds.layers import layer
 from tests.builds.sandbox import Sandbox
 from tests.builds.sources import download, place, source
-from tests.images.golden import _drivers
 from tests.machine.pool import Guests, gdr, verdicts
 from tests.machine.specs import GPU, HGX, OTHER_GPU
 from toolkit.checks.kernel.build_failures import cause_of
@@ -152,7 +151,7 @@ def _rests_on(box: Sandbox) -> None:
         builder.shell('dpkg-deb --fsys-tarfile "$P" | tar -x -C /root "./$F"', P=image, F=drm)
         box.write(drm, builder.path(f"root/{drm}").read_bytes())
         ofed = stubs.ofed(builder)
-        _drivers(builder.path(f"usr/src/{ofed.package}-{ofed.version}"), ofed.version)
+        stubs.add_drivers(builder, ofed)
         stubs.install(builder, ofed, release)
         for name in ("mlx5_core", "mlx5_ib", "rdma_cm"):
             file = f"{home}/updates/dkms/{name}.ko"

@@ -26,6 +26,7 @@ from pathlib import Path
 
 from dev.tools import SBIN
 from tests import invoked
+from tests.ports import free_port
 from toolkit.demo import fleet as demo
 from toolkit.demo.create import environment
 from toolkit.demo.fleet import public_file
@@ -218,9 +219,8 @@ def _write(made: Cluster, features: dict[str, str]) -> None:
     (folder / "munge.key").chmod(0o400)
     for name in ("save", "boot", "env", "prolog-env"):
         (folder / name).mkdir()
-    ports = iter(_free_ports(len(made.names) + 1))
     conf = [
-        *("ClusterName=test", f"SlurmctldHost={here}(127.0.0.1)", f"SlurmctldPort={next(ports)}"),
+        *("ClusterName=test", f"SlurmctldHost={here}(127.0.0.1)", f"SlurmctldPort={free_port()}"),
         *(f"SlurmUser={user}", f"SlurmdUser={user}", "AuthType=auth/munge"),
         *(f"AuthInfo=socket={folder}/munge.socket", "CredType=cred/munge"),
         *(f"StateSaveLocation={folder}/save", f"SlurmctldPidFile={folder}/slurmctld.pid"),
@@ -243,7 +243,7 @@ def _write(made: Cluster, features: dict[str, str]) -> None:
     for name in made.names:
         known = features.get(name, "")
         told = f"Features={known}" if known else ""
-        where = f"NodeHostname={here} NodeAddr=127.0.0.1 Port={next(ports)}"
+        where = f"NodeHostname={here} NodeAddr=127.0.0.1 Port={free_port()}"
         conf.append(f"NodeName={name} {where} CPUs=4 {told}")
         host = made.hosts[name]
         inventory.append(f"{name} ansible_host=127.0.0.1 ansible_port={host.port}")
@@ -283,18 +283,3 @@ def _enter(folder: Path, name: str) -> None:
 def _script(file: Path, line: str) -> None:
     file.write_text(f"#!/bin/sh\n{line}\n")
     file.chmod(0o755)
-
-
-def _free_ports(count: int) -> list[int]:
-    """Below those that the kernel gives to whoever connects: a slurmd that boots finds its own.
-
-    Two workers draw from ranges of their own: a port that is free for both would be taken twice.
-    """
-    ports: list[int] = []
-    first = 20000 + 3000 * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 4)
-    for port in secrets.SystemRandom().sample(range(first, first + 3000), 1000):
-        with suppress(OSError), socket.create_server(("", port)):
-            ports.append(port)
-        if len(ports) == count:
-            return ports
-    raise AssertionError("no free ports")

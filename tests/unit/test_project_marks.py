@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass
 from types import ModuleType
 from typing import cast
@@ -50,7 +51,8 @@ def test_marks_are_given_where_the_test_is() -> None:
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in FILES
         if not path.name.startswith("test_")
-        for node in ast.walk(ast.parse(path.read_text()))
+        if re.search(r"\bmark\.|add_marker", source := path.read_text())
+        for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.Attribute)
         and (node.attr == "add_marker" or (node.attr in MARKS and _of_pytest(node.value)))
     ]

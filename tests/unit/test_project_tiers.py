@@ -219,15 +219,15 @@ def test_the_end_tells_time_and_counts_and_then_what_was_not_run() -> None:
     why = sentence([SSHD, SSH])
     tally = Tally(7, 1, (("needs root", 1), ("no xz here", 2)))
     ended = (
-        Ended("lint", QUICK, Ending.PASSED, seconds=61.2),
-        Ended("unit", TESTS, Ending.FAILED, seconds=4.6, tally=tally),
+        Ended("lint", QUICK, Ending.PASSED, seconds=61.2, spent=100),
+        Ended("unit", TESTS, Ending.FAILED, seconds=4.6, tally=tally, spent=8.9),
         Ended("fleet", TESTS, Ending.NOT_RUN, why),
     )
     assert closing(ended, 66).split("\n") == [
-        "lint: quick    1:01  passed",
-        "unit: tests    0:05  FAILED: 7 passed, 1 failed, 3 not run",
+        "lint: quick    1:01  passed; 1:40 of processor",
+        "unit: tests    0:05  FAILED: 7 passed, 1 failed, 3 not run; 0:09 of processor",
         "fleet: tests  not run",
-        "in all         1:06",
+        "in all         1:06  1:49 of processor",
         "not run: unit: tests: 1 test: needs root",
         "not run: unit: tests: 2 tests: no xz here",
         f"not run: fleet: tests: {why}",

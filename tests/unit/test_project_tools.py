@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -145,3 +146,11 @@ def test_a_benchmark_is_a_module_that_is_there() -> None:
     for words in run.benchmarks(64, 3):
         assert words[1] == "-m"
         assert (ROOT / f"{words[2].replace('.', '/')}.py").is_file()
+
+
+def test_what_a_step_and_its_children_computed_is_counted() -> None:
+    busy = "import time\nwhile time.process_time() < 0.3: pass"
+    words = ("sh", "-c", f"{sys.executable} -c '{busy}'; exit 3")
+    status, spent = run._status(words, {}, dry=False, held=True)
+    assert status == 3
+    assert spent >= 0.3

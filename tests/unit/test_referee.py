@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dev.referee import OURS, RULES, Machine, Rule, judged, known, text
+from toolkit.evidence import Evidence
 
 LINES = tuple(rule for rule in RULES if not rule.program)
-MACHINES = {name: (state, evidence) for name, state, evidence in known()}
 LOADED = {"lsmod", "nccl file", "aznhc gdr"}
 COUNTED = {"gpu count", "kubelet"}
 # gpud asks for ib_core's line, and since OFED 24.07 it is ib_uverbs that nvidia-peermem uses.
@@ -20,14 +20,19 @@ PASSED = {
 }
 
 
+@pytest.fixture(scope="module")
+def machines() -> dict[str, tuple[str, Evidence]]:
+    return {name: (state, evidence) for name, state, evidence in known()}
+
+
 @pytest.mark.parametrize("name", PASSED)
-def test_who_passes_a_machine(name: str) -> None:
-    assert judged(name, *MACHINES[name], LINES).passed == PASSED[name]
+def test_who_passes_a_machine(name: str, machines: dict[str, tuple[str, Evidence]]) -> None:
+    assert judged(name, *machines[name], LINES).passed == PASSED[name]
 
 
-def test_the_line_of_each_rule_decides() -> None:
+def test_the_line_of_each_rule_decides(machines: dict[str, tuple[str, Evidence]]) -> None:
     rules = (Rule("yes", "lsmod | grep -q ^mlx5_core", "a"), Rule("no", "exit 3", "b"))
-    assert judged("a", *MACHINES["demo-stub"], rules).passed == {"yes"}
+    assert judged("a", *machines["demo-stub"], rules).passed == {"yes"}
 
 
 def test_the_table_counts_the_dead_that_pass_and_the_well_that_do_not() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -188,6 +189,7 @@ READING = {
     "yaml": {"load", "load_all", "safe_load", "safe_load_all", "full_load", "unsafe_load"}
     | {"compose", "compose_all", "parse", "scan", "SafeLoader", "Loader", "CLoader", "CSafeLoader"},
 }
+_NAMED = re.compile(rf"\bfrom ({'|'.join(READING)}) |\b({'|'.join(READING)})\.(?!dumps?\b)\w")
 
 
 def readers(tree: ast.Module) -> set[str]:
@@ -204,9 +206,10 @@ def readers(tree: ast.Module) -> set[str]:
 
 def test_no_other_module_reads_what_others_wrote() -> None:
     found = {
-        str(file.relative_to(PACKAGE)): readers(ast.parse(file.read_text("utf-8")))
+        str(file.relative_to(PACKAGE)): readers(ast.parse(source))
         for file in PACKAGE.rglob("*.py")
         if "demo" not in file.relative_to(PACKAGE).parts
+        and _NAMED.search(source := file.read_text("utf-8"))  # the others need no parsing
     }
     own = found.pop("untrusted.py")
     assert {"json.loads", "tomllib.loads", "yaml.compose"} <= own

@@ -5,17 +5,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
 from tests.evidence.build import node
-from toolkit.errors import UsageError
+from tests.invoked import FORKS
+from tests.verbs.working import examined
+from toolkit.checks.judged import Judged
+from toolkit.errors import Outcome, UsageError
 from toolkit.evidence import Evidence
 from toolkit.hosts.host import Host
 from toolkit.rollout.runs import RunFolder
 from toolkit.ssh.transport import Transport
-from toolkit.verbs import reading
+from toolkit.verbs import each, reading
 from toolkit.verbs.access import Access, Fleet
 
 
@@ -49,3 +53,73 @@ def test_work_that_cannot_be_made_ends_the_threads_and_closes_their_links(
             thread.join(10)
             assert not thread.is_alive()
     assert Silent.closed == 2
+
+
+Found = tuple[list[Outcome[Judged]], list[str], list[str], str, bool]
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_doctor_by_processes_finds_and_keeps_what_one_process_does(
+    tmp_path: Path, full: bool
+) -> None:
+    def found(cores: int) -> Found:
+        ours, its = FORKS.Pipe(duplex=False)
+        base = tmp_path / f"of-{cores}"
+        process = FORKS.Process(target=examined, args=(its, cores, base), kwargs={"full": full})
+        process.start()
+        its.close()
+        told = cast("Found", ours.recv())
+        process.join()
+        return told
+
+    outcomes, between, kept, trouble, here = found(1)
+    by_two = found(2)
+    assert [each.value for each in by_two[0]] == [each.value for each in outcomes]
+    assert [str(each.error or "") for each in by_two[0]] == ["", "", "", "n3: no answer", "", ""]
+    assert by_two[1:3] == (between, kept)
+    assert (len(kept), bool(by_two[3])) == ((0, True) if full else (5, False))
+    assert (bool(trouble), here, by_two[4]) == (bool(by_two[3]), True, False)
+
+
+class Link:
+    """A link that counts how often it was closed."""
+
+    closed = 0
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@pytest.mark.parametrize(
+    ("fanout", "waited_s", "same", "closed"),
+    [
+        pytest.param(2, 59, True, (0, 0, 1), id="at-once"),
+        pytest.param(2, 61, True, (1, 1, 2), id="after-a-while-it-connects-anew"),
+        pytest.param(1, 0, False, (2, 2, 2), id="not-of-more-than-are-reached-at-once"),
+    ],
+)
+def test_who_comes_to_a_node_after_the_look_has_its_link(
+    monkeypatch: pytest.MonkeyPatch,
+    fanout: int,
+    waited_s: float,
+    same: bool,
+    closed: tuple[int, int, int],
+) -> None:
+    """:param closed: links, once one host is taken, all but the other are closed, and all are."""
+    links: list[Link] = []
+
+    def connect(_: Host) -> Transport:
+        links.append(Link())
+        return cast("Transport", links[-1])
+
+    clock = iter((0.0, 0.0, waited_s))
+    monkeypatch.setattr(each, "time", SimpleNamespace(time=lambda: next(clock)))
+    kept = each.Kept(Fleet((Host("a"), Host("b")), connect, Access(fanout=fanout)))
+    each.on_each(kept.fleet, "looking", lambda *_: None)
+    taken = kept.fleet.connect(Host("a"))
+    assert (cast("Link", taken) in links[:2]) is same
+    counted = [sum(link.closed for link in links)]
+    for but in ("b",), ():
+        kept.close(but)
+        counted.append(sum(link.closed for link in links))
+    assert tuple(counted) == closed

@@ -32,11 +32,12 @@ from toolkit.errors import Outcome, ToolkitError, Unparsable, Unwritten, UsageEr
 from toolkit.evidence import Evidence
 from toolkit.facts.recall import forget
 from toolkit.facts.text.foreign import Foreign
+from toolkit.ssh.shards import WorkerEnded
 from toolkit.verbs import each, workers
 from toolkit.verbs.doctor import examine_files, examine_saved, judging
 from toolkit.verbs.each import spread_saved
 from toolkit.verbs.saved import name_saved, read_all, read_saved
-from toolkit.verbs.workers import WorkerEnded, Workers, spread
+from toolkit.verbs.workers import Workers, spread
 from toolkit.want import Want
 
 ROOT = Path(__file__).parents[2]

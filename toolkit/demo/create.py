@@ -14,7 +14,6 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from toolkit.demo.disk import boot_files, disk
 from toolkit.demo.node_files import inside
 from toolkit.demo.nodes import READY, DemoFamily, Recipe, recipe_of
 from toolkit.demo.software import (
@@ -85,6 +84,8 @@ def make_node(place: Path, recipe: Recipe, name: str) -> None:
 
     :param place: an empty folder; gets "tree" and "bin".
     """
+    from toolkit.demo.disk import disk  # noqa: PLC0415 Jinja2, for nodes that are not there yet
+
     tree = place / "tree"
     parts = (sysfs(recipe.machine, root=recipe.user == "root"), disk(recipe), packages(recipe))
     for part in (*parts, inside(recipe)):
@@ -163,6 +164,8 @@ def _clone_node(state: Path, name: str) -> None:
 
 def packages(recipe: Recipe) -> NodeTree:
     """Kernels with their own modules and headers, and what DKMS has built for them."""
+    from toolkit.demo.disk import boot_files  # noqa: PLC0415 as above
+
     tree = NodeTree()
     for kernel in recipe.kernels:
         _kernel(tree, recipe, kernel)

@@ -167,12 +167,12 @@ def ofed_package(name: str, version: str) -> DemoPackage:
     """
     release = version.partition("OFED.")[2].rpartition(".")[0]
     major, minor, rest = release.split(".", 2)
-    compat = Module("mlx_compat", "Dual BSD/GPL", f"{major}.{minor}-{rest}")
+    compat = Module("mlx_compat", "Dual BSD/GPL")
     stack = tuple(
         Module(
             each.name,
             each.license,
-            compat.version,
+            f"{major}.{minor}-{rest}" if each.name == "mlx5_core" else "",  # as OFED's own
             (*each.depends, "mlx_compat"),
             PEER_SYMBOLS + each.exports if each.name == "ib_uverbs" else each.exports,
         )

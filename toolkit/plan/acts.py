@@ -21,6 +21,8 @@ _INBOX = tuple(
     f"/lib/modules/{{kernel}}/kernel/drivers/{each}"
     for each in ("infiniband", "net/ethernet/mellanox", "vdpa/mlx5", "vfio/pci/mlx5", "fwctl")
 )
+# Where OFED's build registers its headers: it does so no second time while a dead link is there.
+_ALTERNATIVES = ("/etc/alternatives", "/var/lib/dpkg/alternatives", "/var/lib/alternatives")
 _SCRATCH = "/var/lib/gdr-toolkit/rebuild/scratch.*"  # where our own program builds
 Undo = tuple[tuple[str, Command], ...]  # when, as acts.When says it
 # pbl edits by sed -i; so does grubby, where it is a script for boot loader entries.
@@ -260,7 +262,8 @@ def _ofed(node: Node, package: str, kernel: str, keeps: tuple[str, ...]) -> Iter
 def built_ofed(package: str, version: str, kernel: str, keeps: tuple[str, ...]) -> Iterator[Act]:
     """OFED's package, with all else that its build and DKMS rewrite for it."""
     moved = (f"{_tree(package)}/original_module", *_for_each((kernel,), _INBOX))
-    yield from _built(package, version, kernel, (*keeps, OFA, f"{OFA}-dkms", *moved))
+    headers = (OFA, f"{OFA}-dkms", *(f"{each}/ofa_kernel_headers" for each in _ALTERNATIVES))
+    yield from _built(package, version, kernel, (*keeps, *headers, *moved))
 
 
 def _own_package(version: str, node: Node, keeps: tuple[str, ...]) -> Iterator[Act]:

@@ -18,7 +18,7 @@ from toolkit.progress import Progress, Silent
 
 T = TypeVar("T")
 FANOUT = 64  # costs about 33 MiB; see docs for the timings
-_LONGEST_SLEEP_S = 0.25  # of the main thread, which alone heeds signals
+LONGEST_SLEEP_S = 0.25  # of the main thread, which alone heeds signals
 
 
 class NotBegun(ToolkitError):
@@ -103,47 +103,88 @@ def run_all(
     :raises Interrupted: on Ctrl-C, with the outcomes so far; hosts at work are left alone.
     :raises UsageError: for a fan-out or a limit that makes no sense.
     """
+    books = opened(hosts, fanout, progress, max_fail, failed)
+    return _Pool(books, work, stop).run(min(fanout, len(hosts)), meanwhile)
+
+
+def opened(
+    hosts: Sequence[Host],
+    fanout: int,
+    progress: Progress | None,
+    max_fail: int | str | None,
+    failed: Callable[[Outcome[T]], bool] = lambda outcome: not outcome.ok,
+) -> Books[T]:
+    """:raises UsageError: for a fan-out or a limit that makes no sense."""
     if fanout < 1:
         raise UsageError(
             f"--fanout {fanout}: at least 1 host at a time", hint="leave it out for 64"
         )
-    allowed = failures_allowed(max_fail, len(hosts))
-    pool = _Pool(
-        hosts,
-        work=work,
-        progress=progress or Silent(),
-        stop=stop or threading.Event(),
-        failed=failed,
-        allowed=allowed,
-    )
-    return pool.run(min(fanout, len(hosts)), meanwhile)
+    return Books(hosts, progress or Silent(), failures_allowed(max_fail, len(hosts)), failed)
+
+
+class Books(Generic[T]):
+    """What is known of each host so far, by its place among ``hosts``; for one thread at a time."""
+
+    def __init__(
+        self,
+        hosts: Sequence[Host],
+        progress: Progress,
+        allowed: int,
+        failed: Callable[[Outcome[T]], bool] = lambda outcome: not outcome.ok,
+    ) -> None:
+        """:param allowed: so many may fail before no further host is begun."""
+        self.hosts = hosts
+        self.begun: set[int] = set()
+        self.outcomes: dict[int, Outcome[T]] = {}
+        self.halt = ""  # why no further host is begun
+        self.progress = progress
+        self._failed, self._failures, self._allowed = failed, 0, allowed
+
+    def end(self, turn: int, outcome: Outcome[T]) -> None:
+        self.outcomes.setdefault(turn, outcome)
+        self._failures += self._failed(outcome)
+        if self._failures > self._allowed:
+            self.halt = self.halt or f"{self._failures} hosts had failed by then"
+
+    def interrupted(self) -> Interrupted:
+        self.halt = "interrupted"
+        for turn in self.begun:
+            host = self.hosts[turn].name
+            why = Abandoned(
+                f"{host}: interrupted while at work",
+                hint="what it had begun may still run; look again",
+            )
+            self.outcomes.setdefault(turn, Outcome(host, error=why))
+        return Interrupted(
+            f"interrupted: {len(self.begun)} of {len(self.hosts)} hosts were begun",
+            outcomes=self.all(),
+        )
+
+    def all(self) -> list[Outcome[T]]:
+        return [
+            self.outcomes.get(turn)
+            or Outcome(
+                host.name,
+                error=NotBegun(
+                    f"{host.name}: not begun: {self.halt}",
+                    hint="nothing was done to it; run again once the others are well",
+                ),
+            )
+            for turn, host in enumerate(self.hosts)
+        ]
 
 
 class _Pool(Generic[T]):
     """The state that the threads share; everything below ``_lock`` is under it."""
 
     def __init__(
-        self,
-        hosts: Sequence[Host],
-        *,
-        work: Callable[[Host], T],
-        progress: Progress,
-        stop: threading.Event,
-        failed: Callable[[Outcome[T]], bool],
-        allowed: int,
+        self, books: Books[T], work: Callable[[Host], T], stop: threading.Event | None
     ) -> None:
-        self._hosts = hosts
         self._work = work
-        self._progress = progress
-        self._stop = stop
-        self._failed = failed
-        self._allowed = allowed
+        self._stop = stop or threading.Event()
         self._ended: queue.SimpleQueue[None] = queue.SimpleQueue()  # one None a thread
         self._lock = threading.Lock()
-        self._next = 0  # index of the host whose turn it is
-        self._failures = 0
-        self._halt = ""  # why no further host is begun
-        self._outcomes: dict[int, Outcome[T]] = {}
+        self._books = books
 
     def run(self, fanout: int, meanwhile: Callable[[], None]) -> list[Outcome[T]]:
         threads = [
@@ -157,66 +198,38 @@ class _Pool(Generic[T]):
             for _ in threads:
                 self._await_one()
         except KeyboardInterrupt:
-            raise self._interrupted() from None
+            with self._lock:
+                raise self._books.interrupted() from None
         for thread in threads:
             thread.join()
-        return self._all()
+        return self._books.all()
 
     def _await_one(self) -> None:
         # A signal that comes just as the main thread falls asleep, or to another thread, does not
         # wake it, and Python heeds signals only where the main thread runs.
         while True:
             with contextlib.suppress(queue.Empty):
-                return self._ended.get(timeout=_LONGEST_SLEEP_S)
+                return self._ended.get(timeout=LONGEST_SLEEP_S)
 
     def _thread(self) -> None:
+        books = self._books
         try:
             while (turn := self._take()) is not None:
-                self._progress.note(self._hosts[turn].name, "begun")
-                outcome = attempt(self._hosts[turn], self._work)
+                books.progress.note(books.hosts[turn].name, "begun")
+                outcome = attempt(books.hosts[turn], self._work)
                 with self._lock:
-                    self._outcomes.setdefault(turn, outcome)
-                    self._failures += self._failed(outcome)
-                    if self._failures > self._allowed:
-                        self._halt = self._halt or f"{self._failures} hosts had failed by then"
-                self._progress.done(outcome.host, str(outcome.error or ""))
+                    books.end(turn, outcome)
+                books.progress.done(outcome.host, str(outcome.error or ""))
         finally:
             self._ended.put(None)
 
     def _take(self) -> int | None:
+        books = self._books
         with self._lock:
             if self._stop.is_set():
-                self._halt = self._halt or "the run was stopped"
-            if self._halt or self._next >= len(self._hosts):
+                books.halt = books.halt or "the run was stopped"
+            turn = len(books.begun)
+            if books.halt or turn >= len(books.hosts):
                 return None
-            self._next += 1
-            return self._next - 1
-
-    def _interrupted(self) -> Interrupted:
-        with self._lock:
-            self._halt = "interrupted"
-            for turn in range(self._next):
-                host = self._hosts[turn].name
-                why = Abandoned(
-                    f"{host}: interrupted while at work",
-                    hint="what it had begun may still run; look again",
-                )
-                self._outcomes.setdefault(turn, Outcome(host, error=why))
-            begun = self._next
-        return Interrupted(
-            f"interrupted: {begun} of {len(self._hosts)} hosts were begun",
-            outcomes=self._all(),
-        )
-
-    def _all(self) -> list[Outcome[T]]:
-        return [
-            self._outcomes.get(turn)
-            or Outcome(
-                host.name,
-                error=NotBegun(
-                    f"{host.name}: not begun: {self._halt}",
-                    hint="nothing was done to it; run again once the others are well",
-                ),
-            )
-            for turn, host in enumerate(self._hosts)
-        ]
+            books.begun.add(turn)
+            return turn

@@ -60,6 +60,10 @@ class Access:
     jobs_s: float = ROOM_S  # so long jobs are waited for, where we need a node to ourselves
 
 
+def _close(_: Host, transport: Transport) -> None:
+    transport.close()
+
+
 @dataclass(frozen=True, slots=True)
 class Fleet:
     """The resolved hosts, and a way to each."""
@@ -70,6 +74,7 @@ class Fleet:
     demo: bool = False  # simulated nodes: a reboot harms nobody
     bmcs: BmcFleet | None = None  # None: no BMC is asked
     slurm: Site | None = None  # None: nobody schedules jobs there, as far as we were told
+    leave: Callable[[Host, Transport], None] = _close  # after looking
 
     def only(self, names: Iterable[str]) -> Fleet:
         """The same with the hosts of these names alone: those that an earlier run changed.

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from toolkit.errors import Outcome, ToolkitError
 from toolkit.evidence import Evidence, Frame
 from toolkit.groups import Wants
-from toolkit.verbs.each import Alike, on_each, on_saved, spread_saved
+from toolkit.verbs.each import Alike, on_each, on_saved, processes_for, spread_saved
 from toolkit.want import Selection, Want
 
 if TYPE_CHECKING:  # who judges what was saved reaches no node, and nodes are asked meanwhile
@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # who judges what was saved reaches no node, and nodes are as
     from toolkit.verbs.access import Fleet
 
 
+T = TypeVar("T")
 Judging = Callable[[str, Evidence, Want], "Judged"]
 
 
@@ -115,15 +116,35 @@ def examine(
     """Ask every node once and judge it; the evidence goes into the run's folder."""
     from toolkit.verbs.reading import read_meanwhile  # noqa: PLC0415 only who asks nodes pays for it
 
-    def make() -> Callable[[str, Evidence], Judged]:
+    def make(
+        judge: Callable[[], Callable[[str, Evidence, Want], T]],
+    ) -> Callable[[str, Evidence], T]:
         from toolkit.facts.modules.elf import import_reader  # noqa: PLC0415 while nodes are asked
 
         import_reader()
         wants.of("").compat.oldest_kernel("")  # its longest table is read now, too
-        work = judging(today, also, gathered)
+        work = judge()
         return lambda name, evidence: work(name, evidence, wants.of(name))
 
-    return read_meanwhile(fleet, folder, make, earlier=True)
+    processes = processes_for(fleet, wants)
+    if processes < 2:
+        here = partial(make, partial(judging, today, also, gathered))
+        return read_meanwhile(fleet, folder, here, earlier=True)
+    folder.settle()  # or each would make one
+
+    def judge() -> Callable[[str, Evidence, Want], tuple[Judged, Sheet | None, str]]:
+        work = judging_apart(today, also)
+        return lambda *node: (*work(*node), folder.trouble)
+
+    told = telling(gathered)
+
+    def kept(found: tuple[Judged, Sheet | None, str]) -> Judged:
+        folder.trouble = folder.trouble or found[2]
+        return told(found[:2])
+
+    apart = partial(make, judge)
+    outcomes = read_meanwhile(fleet, folder, apart, earlier=True, processes=processes)
+    return [each.map(kept) for each in outcomes]
 
 
 def gather(fleet: Fleet) -> dict[str, Evidence | ToolkitError]:
@@ -166,6 +187,12 @@ def examine_files(
     if apart is None:
         found = read_all(sources, aside, read_saved)
         return examine_saved(found, wants, today, also=also, gathered=gathered)
+    told = telling(gathered)
+    return [each.map(told) for each in apart]
+
+
+def telling(gathered: Gathered | None) -> Callable[[tuple[Judged, Sheet | None]], Judged]:
+    """What a process of its own found out of a node becomes known here."""
     alike = Alike()
 
     def told(both: tuple[Judged, Sheet | None]) -> Judged:
@@ -174,4 +201,4 @@ def examine_files(
             gathered.take(sheet)
         return alike.judged(judged)
 
-    return [each.map(told) for each in apart]
+    return told

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -28,6 +31,8 @@ H = TypeVar("H", bound=Hashable)
 # Nodes from which processes are started, for that costs as much processor as judging two hundred;
 # and for each of them at least so many.
 MANY, EACH = 512, 64
+SHARE = 64  # nodes of a live run for each process: what it imports takes it as long as 20 of them
+KEPT_S = 60.0  # for an operator who reads a plan and agrees
 _RECALLED = 64  # tuples of judgements that may come again, and are kept alive for it
 
 
@@ -38,17 +43,24 @@ def on_hosts(
     *,
     hosts: Sequence[Host] | None = None,
     meanwhile: Callable[[], None] = lambda: None,
+    processes: int = 1,
 ) -> list[Outcome[T]]:
     """Do ``work`` for each host; after Ctrl-C the outcomes say how far each one got.
 
     :param hosts: those of the fleet that are meant; all of them unless given.
     :param meanwhile: is called in this thread once the first hosts were begun.
+    :param processes: that share the hosts, see ``run_apart``.
     """
     chosen = fleet.hosts if hosts is None else tuple(hosts)
     progress = fleet.access.progress
     progress.begin(title, len(chosen))
+    run = run_all
+    if processes > 1:
+        from toolkit.ssh.shards import run_apart  # noqa: PLC0415 only very many nodes pay for it
+
+        run = partial(run_apart, processes)
     try:
-        return run_all(
+        return run(
             chosen,
             work,
             fanout=fleet.access.fanout,
@@ -69,6 +81,7 @@ def on_each(
     *,
     hosts: Sequence[Host] | None = None,
     meanwhile: Callable[[], None] = lambda: None,
+    processes: int = 1,
 ) -> list[Outcome[T]]:
     """The same over a connection to each host."""
 
@@ -77,9 +90,48 @@ def on_each(
         try:
             return work(host, transport)
         finally:
-            transport.close()
+            fleet.leave(host, transport)
 
-    return on_hosts(fleet, title, connected, hosts=hosts, meanwhile=meanwhile)
+    return on_hosts(fleet, title, connected, hosts=hosts, meanwhile=meanwhile, processes=processes)
+
+
+def processes_for(fleet: Fleet, wants: Wants) -> int:
+    """So many share the hosts; 1 where that costs more than it brings, or cannot be."""
+    access = fleet.access
+    here = fleet.bmcs or fleet.slurm or access.inside or wants.of("").own or fleet.demo
+    if here or threading.active_count() > 1:  # what they open or have to say is this process's
+        return 1
+    cores = len(os.sched_getaffinity(0))
+    return max(min(cores, len(fleet.hosts) // SHARE, access.fanout), 1)
+
+
+class Kept:
+    """Links to hosts that were looked at, for who comes to them next.
+
+    Not of more hosts than are reached at once, nor where each link is the scheduler's to allow.
+    """
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._connect = fleet.connect
+        self._links: dict[str, tuple[Transport, float]] = {}
+        few = fleet.slurm is None and len(fleet.hosts) <= fleet.access.fanout
+        self.fleet = replace(fleet, connect=self._again, leave=self._keep) if few else fleet
+
+    def _again(self, host: Host) -> Transport:
+        link, since = self._links.pop(host.name, (None, 0.0))
+        if link is None:
+            return self._connect(host)
+        if time.monotonic() - since > KEPT_S:
+            link.close()  # and it connects anew: a link that is gone is known once a script fails
+        return link
+
+    def _keep(self, host: Host, transport: Transport) -> None:
+        self._links[host.name] = transport, time.monotonic()
+
+    def close(self, but: Iterable[str] = ()) -> None:
+        """Those that nobody has taken."""
+        for name in set(self._links).difference(but):
+            self._links.pop(name)[0].close()
 
 
 def on_saved(

@@ -144,10 +144,12 @@ def read_meanwhile(
     title: str = "reading",
     earlier: bool = False,
     more: Callable[[Transport, Evidence], Evidence] | None = None,
+    processes: int = 1,
 ) -> list[Outcome[T]]:
     """The same by work that is made, and imported, while the first nodes are asked.
 
     :param make: is called once, in this thread.
+    :param processes: that share the hosts, see ``run_apart``.
     """
     made: Future[Callable[[str, Evidence], T]] = Future()
 
@@ -168,4 +170,4 @@ def read_meanwhile(
             made.set_exception(why)  # or each thread waits, with its connection, for ever
             raise
 
-    return on_each(fleet, title, one, meanwhile=meanwhile)
+    return on_each(fleet, title, one, meanwhile=meanwhile, processes=processes)

@@ -23,9 +23,10 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from toolkit.errors import ExitCode, Outcome, ToolkitError
+from toolkit.errors import Outcome, ToolkitError
 from toolkit.evidence import Evidence
 from toolkit.groups import Wants
+from toolkit.ssh.shards import WorkerEnded, how_ended
 from toolkit.verbs.saved import read_node_file
 from toolkit.want import Want
 
@@ -37,13 +38,6 @@ _CHUNK = 16  # nodes that are given at a time: what they share is sent once
 _ENDS_S = 5.0  # for a process that was told to end, or whose pipe is closed
 _FORKS = get_context("forkserver")
 _JUDGEMENT = ("toolkit.checks.judged", "toolkit.checks.agreement")
-
-
-class WorkerEnded(ToolkitError):
-    """The process that had this node ended before it said what it found."""
-
-    exit_code = ExitCode.UNKNOWN
-    usual = "judge it again, alone: doctor --from FILE; dmesg tells whether memory ran out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +62,7 @@ class _Worker:
     def end(self) -> str:
         """How it ended."""
         self.process.join(_ENDS_S)
-        code = self.process.exitcode or 0
-        named = {each.value: each.name for each in signal.Signals}
-        how = f"killed by {named.get(-code, -code)}" if code < 0 else f"ended with {code}"
-        return f"process {self.process.pid} was {how}"
+        return how_ended(self.process.pid or 0, self.process.exitcode or 0)
 
 
 class Workers:

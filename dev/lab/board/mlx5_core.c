@@ -22,4 +22,4 @@ module_pci_driver(hca_driver);
 
 MODULE_DESCRIPTION("stands in for the HCAs' driver on a box");
 MODULE_LICENSE("Dual BSD/GPL");
-MODULE_VERSION("@VERSION@");
+MODULE_VERSION("@VERSION@-1.7.1");

@@ -153,4 +153,3 @@ module_init(begin);
 module_exit(end);
 MODULE_DESCRIPTION("stands in for RDMA devices on a box");
 MODULE_LICENSE("Dual BSD/GPL");
-MODULE_VERSION("@VERSION@");

@@ -188,20 +188,21 @@ def _topology(hardware: Hardware, gpus: list[Fn]) -> str:
     functions = [*gpus, *nics]
     head = "\t" + "\t".join((*names, "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"))
     lines = [head]
+    paths = {each: board.path(each).split("/") for each in functions}
     for name, one in zip(names, functions, strict=True):
-        cells = [_between(board, one, other, linked) for other in functions]
+        cells = [_between(paths, one, other, linked) for other in functions]
         tail = [f"{56 * one.numa}-{56 * one.numa + 55}", str(one.numa), "N/A"]
         lines.append("\t".join((name, *cells, *(tail if one in gpus else []))))
     legend = ["", "NIC Legend:", "", *(f"  NIC{at}: {e.name}" for at, e in enumerate(hcas))]
     return "".join(f"{line}\n" for line in (*lines, *legend))
 
 
-def _between(board: Board, one: Fn, other: Fn, linked: list[Fn]) -> str:
+def _between(paths: dict[Fn, list[str]], one: Fn, other: Fn, linked: list[Fn]) -> str:
     if one == other:
         return " X "
     if one in linked and other in linked:
         return "NV18"
-    ours, theirs = (board.path(each).split("/") for each in (one, other))
+    ours, theirs = paths[one], paths[other]
     shared = sum(a == b for a, b in zip(ours, theirs, strict=False))
     if shared > 1:
         return "PIX" if len(ours) + len(theirs) - 2 * shared <= 4 else "PXB"

@@ -193,14 +193,15 @@ def _rdma(node: Node, want: Want, boot: Boot) -> Finding:
             expected="the inbox RDMA stack",
             hint=f"install {inbox}",
         )
-    core = files_of(node, boot.release, "ib_core")
-    if stack.packaging:  # wherever they lie, their version tells them
-        found = any(each.version for each in core)
+    if stack.packaging:  # wherever they lie, what they rest on tells them
+        core = files_of(node, boot.release, "ib_core")
+        found = any("mlx_compat" in each.depends for each in core)
     else:
         paths = boot.kernel.modules
         found = any("/ib_core.ko" in path and "/kernel/" not in path for path in paths)
     if found:
-        return passed(f"{stack.flavour} {core[0].version if core else ''}".rstrip())
+        version = "".join(each.version for each in files_of(node, boot.release, "mlx5_core")[:1])
+        return passed(f"{stack.flavour} {version}".rstrip())
     return failed(
         f"no modules of {stack.flavour} for {boot.release}: the inbox stack would load",
         expected=f"{stack.flavour} below /lib/modules/{boot.release}",
@@ -267,7 +268,7 @@ def _peermem_beside(node: Node, file: ModuleFile, boot: Boot, hint: str) -> Find
             hint=hint,
         )
     core = next(iter(files_of(node, boot.release, "ib_core")), None)
-    if core is not None and core.version and core.kernel != file.kernel:
+    if core is not None and "mlx_compat" in core.depends and core.kernel != file.kernel:
         return unknown(
             f"built for {file.kernel}, beside {node.ofed.flavour} built for {core.kernel}",
             hint=_again(node, hint, boot),

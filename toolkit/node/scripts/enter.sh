@@ -12,10 +12,10 @@
 #   /tmp, /run       empty, in memory
 #
 # WAY is "look": /usr/src and /var/lib/dkms are as they are; "build"; or "open", which leaves
-# the rest of the ground as writable as it is, but for what update-alternatives keeps: OFED registers
-# a folder of the view alone, and a later install would take it for its own. HIDDEN are names, apart by blanks. LAYER is a
-# folder of this machine with a usr in it, which is seen above the ground's own: headers of a
-# kernel that is not installed there.
+# the rest of the ground as writable as it is, but for what update-alternatives keeps and logs: OFED
+# registers a folder of the view alone, and a later install would take it for its own. HIDDEN are
+# names, apart by blanks. LAYER is a folder of this machine with a usr in it, which is seen above
+# the ground's own: headers of a kernel that is not installed there.
 
 # mount -n: what is mounted in here is nobody else's to know.
 #
@@ -63,6 +63,7 @@ if [ "$3" = open ]; then
         cp -a "$ground/$each/." "$scratch/own/$each"
         mount -n --bind "$scratch/own/$each" "$ground/$each"
     done
+    [ ! -d "$ground/var/log" ] || mount -n -t tmpfs -o mode=755 gdr "$ground/var/log"
 fi
 if [ "$3" != look ]; then
     mount -n -t tmpfs -o mode=755 gdr "$ground/usr/src"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
@@ -37,6 +38,7 @@ from toolkit.verbs.cli.plan import (
 from toolkit.verbs.cli.rollout import ROLLOUT, Resumed, agreed_of, ended, resumption, tell_halt
 from toolkit.verbs.cli.session import Session, consent, fleet
 from toolkit.verbs.cli.upgrade import UPGRADE, upgrade_of, with_packages
+from toolkit.verbs.each import Kept
 from toolkit.verbs.plan import Planned, plan_all
 from toolkit.verbs.provision import Provisioned, ProvisionOptions, harm, untouched
 from toolkit.verbs.rollout import roll_out
@@ -86,10 +88,11 @@ def provision(said: Said) -> ExitCode:
     if earlier is not None:
         session = replace(session, folder=earlier.folder)
     shelf = shelf_of(session)
-    with fleet(said) as opened:
-        left = earlier.left(opened) if earlier is not None else opened
+    with fleet(said) as opened, closing(Kept(opened)) as kept:
+        left = earlier.left(kept.fleet) if earlier is not None else kept.fleet
         left = kept_off(left, session.folder.settle())
         planned = _planned(session, left, shelf)
+        kept.close(but=[each.host for each in planned if each.value and each.value.pending])
         if said.looks:
             return tell_plan(session, planned)
         return _provision(session, left, planned, shelf, earlier)

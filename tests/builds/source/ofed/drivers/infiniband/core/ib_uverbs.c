@@ -43,4 +43,3 @@ module_init(verbs_init);
 module_exit(verbs_exit);
 MODULE_DESCRIPTION("stands in for the RDMA core in tests");
 MODULE_LICENSE("Dual BSD/GPL");
-MODULE_VERSION("@VERSION@");
