@@ -140,7 +140,6 @@ class Want:
     packages: bool = False  # [packages] install: those of an upgrade may be installed
     upgrade: Upgrade = field(default_factory=Upgrade)  # said by options alone
     checks: Selection = Selection()  # which count; said by options alone
-    untried: bool = False  # a changed boot is the default without a trial; said by options alone
     taken: bool = False  # the path is the one that the node takes, and no profile's
     compat: Compat = field(default_factory=shipped, repr=False)
     own: tuple[Any, ...] = field(default=(), repr=False)  # checks of the site; Any: these are above

@@ -151,7 +151,7 @@ def held(node: Node, want: Want) -> Mapping[str, str] | None:
     Or is to be the default without that.
     """
     said = held_for(node)
-    if want.untried and said.get("kernel") == want.upgrade.kernel:
+    if want.upgrade.untried and said.get("kernel") == want.upgrade.kernel:
         return None
     if not said or (said["kernel"] == node.kernel and not given_up(node)):
         return None

@@ -96,7 +96,7 @@ def make_plan(
     """
     if want.path is PeerPath.PEERMEM and without_nvidia_peermem(node.fresh()):
         want = replace(want, path=PeerPath.DMABUF)  # nothing of nvidia-peermem is placed there
-    want = replace(want, untried=untried)
+    want = replace(want, upgrade=replace(want.upgrade, untried=untried))
     here = Situation(node, want, verdicts, family_of(node.distro), today, builts)
     decide(here)
     trial = decide_boot(here, untried=untried)
