@@ -13,6 +13,7 @@ class Upgrade:
     ofed: str = ""  # "26.04-1.0.0"
     kernel: str = ""  # kernel release
     firmware: str = ""  # of HCAs: "28.43.2566"
+    untried: bool = False  # that kernel is the default before it was booted
 
 
 def read_packages(value: object) -> bool:

@@ -15,11 +15,15 @@ MANAGER = '#!/bin/sh\necho "${0##*/} $*" >>"$GDR_ROOT/said"\ntouch "$GDR_ROOT/ne
 # a is replaced, b is new, c stays.
 LIST = """#!/bin/sh
 if [ "$1" = -e ]; then
-    echo "	b is needed by (installed) a-3:2.noarch" >&2 # NEVRA: an epoch stands in it
+    # NEVRA: an epoch stands in it
+    [ -e "$GDR_ROOT/lost" ] || echo "	b is needed by (installed) a-3:2.noarch" >&2
     [ ! -e "$GDR_ROOT/needed" ] || echo "	b is needed by (installed) d-1-1.noarch" >&2
     exit 1
 fi
-if [ -e "$GDR_ROOT/newer" ]; then echo "ii a=2"; echo "ii b=1"; else echo "ii a=1"; fi
+if [ ! -e "$GDR_ROOT/newer" ]; then echo "ii a=1"; else
+    [ -e "$GDR_ROOT/lost" ] || echo "ii a=2"
+    echo "ii b=1"
+fi
 echo "ii c=7"
 """
 HISTORY = """[ "$3" != info ] || { echo "Command Line   : $(cat "$GDR_ROOT/whose")"; exit; }
@@ -46,6 +50,7 @@ WENT = {
     "dnf": ["dnf -y --setopt=clean_requirements_on_remove=0 history undo 42"],
     "zypper": ["zypper --non-interactive install --oldpackage -- -b=1 a=1"],
 }
+PLUGINS = "/etc/kernel/install.d"
 each_manager = pytest.mark.parametrize("manager", MANAGERS)
 
 
@@ -130,6 +135,45 @@ def test_an_install_that_was_cut_off_is_taken_back_by_what_is_there_then(
     back = tree.run(rollback_script("last", 5))
     assert back.exit == 0, back
     assert said(tree) == CAME[manager] + WENT[manager]
+
+
+@pytest.mark.parametrize("manager", ["apt", "zypper"])
+def test_a_package_that_others_took_away_since_stays_away(tree: Tree, manager: str) -> None:
+    """dnf is asked to undo its transaction as a whole, and has its own rule for that."""
+    node_of(tree, manager)
+    tree.run(sent(bundle_of({}, *INSTALL)))
+    tree.write("lost", "")
+    back = tree.run(rollback_script("last", 5))
+    assert back.exit == 0, back
+    assert said(tree) == CAME[manager] + [WENT[manager][0].removesuffix(" a=1")]
+
+
+@pytest.mark.parametrize(
+    ("then", "ended"),
+    [
+        pytest.param("", 0, id="well"),
+        pytest.param("exit 1\n", 5, id="failed"),
+        pytest.param("kill -9 $PPID\n", 5, id="cut-off"),
+    ],
+)
+def test_a_new_kernel_is_not_the_default_however_its_install_ends(
+    tree: Tree, then: str, ended: int
+) -> None:
+    tree.command("grubby", '#!/bin/sh\necho "$2" >"$GDR_ROOT/default"\n')
+    plugins = (  # as kernel-install runs them, behind that of grub2
+        'case "$*" in *undo*) exit ;; esac\necho /boot/vmlinuz-new >"$GDR_ROOT/default"\n'
+        f'for each in "$GDR_ROOT"{PLUGINS}/*.install; do\n'
+        '    [ ! -x "$each" ] || PATH=$GDR_BIN:$PATH "$each" add new\ndone\n'
+        'cp "$GDR_ROOT/default" "$GDR_ROOT/amid"\n'
+    )
+    node_of(tree, "dnf", dnf=MANAGERS["dnf"]["dnf"] + plugins + then)
+    steps = (INSTALL[0], INSTALL[1].replace("install", "install --stays=/boot/vmlinuz-old"))
+    ran = tree.run(sent(bundle_of({}, *steps)))
+    assert ran.exit == ended, ran
+    assert tree.read("amid") == tree.read("default") == "/boot/vmlinuz-old\n"
+    assert said(tree) == CAME["dnf"]
+    tree.run(rollback_script("last", 5))
+    assert not tree.exists(PLUGINS)
 
 
 @each_manager

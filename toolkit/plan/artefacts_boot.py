@@ -145,9 +145,14 @@ def given_up(node: Node) -> str:
     return f"this boot is a trial that was given up at {tried.when}: {tried.why}"
 
 
-def held(node: Node, _want: Want) -> Mapping[str, str] | None:
-    """What an upgrade placed stays until the kernel that it is for has booted well, or is gone."""
+def held(node: Node, want: Want) -> Mapping[str, str] | None:
+    """What an upgrade placed stays until the kernel that it is for has booted well, or is gone.
+
+    Or is to be the default without that.
+    """
     said = held_for(node)
+    if want.upgrade.untried and said.get("kernel") == want.upgrade.kernel:
+        return None
     if not said or (said["kernel"] == node.kernel and not given_up(node)):
         return None
     return said if said["kernel"] in {each.release for each in node.kernels if each.image} else None

@@ -63,7 +63,7 @@ class Plan:
     def installs(self) -> tuple[str, ...]:
         """Packages that are installed, each with its version."""
         acts = (each for each in self.acts if each.trigger is Trigger.INSTALL_PACKAGES)
-        return tuple(name for act in acts for name in act.command[1:])
+        return tuple(name for act in acts for name in act.command[1:] if name[0] != "-")
 
     @property
     def only_reboot(self) -> bool:
@@ -96,6 +96,7 @@ def make_plan(
     """
     if want.path is PeerPath.PEERMEM and without_nvidia_peermem(node.fresh()):
         want = replace(want, path=PeerPath.DMABUF)  # nothing of nvidia-peermem is placed there
+    want = replace(want, upgrade=replace(want.upgrade, untried=untried))
     here = Situation(node, want, verdicts, family_of(node.distro), today, builts)
     decide(here)
     trial = decide_boot(here, untried=untried)

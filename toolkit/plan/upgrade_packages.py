@@ -210,7 +210,7 @@ def upgraded(plan: Plan, evidence: Evidence, want: Want, *, untried: bool = Fals
     What the node then needs is planned from what it says then. A kernel that is installed is
     booted once, and is the default where no check is worse for it. A driver is loaded by a boot.
 
-    :param untried: it is the default as soon as it is installed.
+    :param untried: it becomes the default as soon as it is installed.
     """
     node, upgrade = Node(evidence), want.upgrade
     acts, blocked = installing(evidence, upgrade, allowed=want.packages)
@@ -222,7 +222,7 @@ def upgraded(plan: Plan, evidence: Evidence, want: Want, *, untried: bool = Fals
             triggers = tuple(sorted({act.trigger for act in acts}))
             return Plan(changes, triggers, acts=acts, family=plan.family)
         if not blocked and upgrade.kernel:
-            plan = _booting(plan, node, upgrade.kernel)
+            plan = _booting(plan, node, upgrade.kernel, untried=untried)
         here = not blocked and upgrade.kernel in {"", node.kernel}
         if here and upgrade.driver and _is_to_be_loaded(node, upgrade.driver):
             plan = replace(plan, triggers=tuple(sorted({*plan.triggers, Trigger.REBOOT})))
@@ -242,18 +242,24 @@ def _holding(
     must_be_able(node)
     stays = node.default_kernel
     if family.grubby:
-        return (), (*acts, _default(stays))
+        held = f"--stays={_image(stays)}"
+        return (), tuple(replace(a, command=("install", held, *a.command[1:])) for a in acts)
     entry = entry_of(node, stays)
     above, inside, _ = entry.place.partition(">")
     menu = next((each.id for each in node.boot_menu.lines if inside and each.place == above), "")
+    hint = f"{ASK} leaves it to the package, whose kernel is the default from the start"
+    why = f"the default of the boot cannot be held at {stays} here until {kernel} was tried"
     # A name without the release in it is the newest kernel's.
     if not reads_drop_ins(family) or stays not in entry.id:
-        raise Unsupported(
-            f"the default of the boot cannot be held at {stays} here until {kernel} was tried",
-            hint=f"{ASK} leaves it to the package, whose kernel is the default from the start",
-        )
+        raise Unsupported(why, hint=hint)
     values = {"kernel": kernel, "menu": menu, "entry": entry.id}
-    text = render_text("boot/kernel.cfg.j2", values)
+    try:
+        text = render_text("boot/kernel.cfg.j2", values)
+    except Unparsable as odd:
+        raise Unsupported(
+            f"{why}: its menu entry has the odd name {'>'.join(filter(None, (menu, entry.id)))!r}",
+            hint=f"name it by letters, digits and ._+~:=,@/- alone; {hint}",
+        ) from odd
     title = f"leave {stays} the default until {kernel} has booted well"
     change = Change(
         *("boot.kernel", title, HELD, Action.PLACE, text, 0o644),
@@ -263,12 +269,16 @@ def _holding(
     return (change,), (replace(act, undo=(*act.undo, (When.AFTER, family.bootloader))),)
 
 
+def _image(kernel: str) -> str:
+    return f"/boot/vmlinuz-{kernel}"
+
+
 def _default(kernel: str, undo: tuple[tuple[When, Command], ...] = ()) -> Act:
-    command = ("grubby", "--set-default", f"/boot/vmlinuz-{kernel}")
+    command = ("grubby", "--set-default", _image(kernel))
     return Act(Trigger.UPDATE_BOOTLOADER, command, undo=undo)
 
 
-def _booting(plan: Plan, node: Node, kernel: str) -> Plan:
+def _booting(plan: Plan, node: Node, kernel: str, *, untried: bool) -> Plan:
     """The plan with what brings the node to a kernel that is installed.
 
     :raises Unsupported: it was tried and given up, or cannot be tried.
@@ -277,7 +287,7 @@ def _booting(plan: Plan, node: Node, kernel: str) -> Plan:
     family, default = family_of(node.distro), node.default_kernel
     if node.kernel == kernel != default and (reason := given_up(node)):
         raise Unsupported(reason, hint=f"reboot it, and it has its old kernel; {FORGET}")
-    if node.kernel == kernel != default and family.grubby:
+    if (node.kernel == kernel or untried) and kernel != default and family.grubby:
         back = _default(default)
         keep = _default(kernel, ((When.AFTER, back.command),))
         triggers = tuple(sorted({*plan.triggers, Trigger.UPDATE_BOOTLOADER}))

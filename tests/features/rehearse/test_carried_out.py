@@ -239,6 +239,39 @@ def test_a_kernel_that_was_given_up_and_runs_still_is_not_kept(
         assert any("given up" in each.reason for each in found.blocked) is bool(upgrade.kernel)
 
 
+@pytest.mark.parametrize(
+    ("there", "suffix"),
+    [
+        pytest.param(holding(), "-generic", id="held"),
+        pytest.param(on_rhel(), ".el9.x86_64", id="grubby"),
+    ],
+)
+def test_a_kernel_that_waits_for_its_trial_becomes_the_default_where_none_is_wanted(
+    there: dict[str, Override], suffix: str
+) -> None:
+    evidence = Evidence.parse(node(there).dump().replace("-generic", suffix))
+    plan = planned(evidence, Upgrade(kernel=NEW.replace("-generic", suffix)), untried=True).plan
+    assert (plan.trial, Trigger.UPDATE_BOOTLOADER in plan.triggers) == (None, True)
+
+
+def test_grubby_holds_the_default_from_before_the_install() -> None:
+    kernel = NEW.replace("-generic", ".el9.x86_64")
+    there = on_rhel() | {"kernels": kernel_block(KERNEL)}
+    offered = [Frame("packages", State.OK, "dnf", f"kernel {kernel}\nkernel-devel {kernel}\n")]
+    text = node(there).dump().replace("-generic", ".el9.x86_64")
+    evidence = Evidence.parse(text).plus(offered)
+    [act] = planned(evidence, Upgrade(kernel=kernel)).plan.acts
+    assert act.command[1].startswith("--stays=/boot/vmlinuz-")
+
+
+def test_an_entry_by_an_odd_name_is_said_to_be_so() -> None:
+    menu = grub().replace(f"gnulinux-{KERNEL}-advanced-1", f"gnulinux-{KERNEL} (of ours)")
+    offered = offering(f"linux-image-{NEW} 1\nlinux-headers-{NEW} 1\n", {"boot-entries": menu})
+    [found] = planned(offered, Upgrade(kernel=NEW)).plan.blocked
+    assert "the odd name" in found.reason
+    assert "bug report" not in found.hint
+
+
 SINGLE = (
     "grub/grub.cfg:menuentry 'Single, {0}' {{\ngrub/grub.cfg:\tlinux /boot/vmlinuz-{0} single\n"
 )

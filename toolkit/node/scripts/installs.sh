@@ -12,7 +12,8 @@ all_kernels=--setopt=installonly_limit=0 # else dnf takes the oldest away
 wait_apt=DPkg::Lock::Timeout=300
 bare='s/=\([0-9]*:\)*/-/' # NAME-VERSION, as each rpm takes it
 
-install() { # install NAME=VERSION...
+install() { # install [--stays=IMAGE] NAME=VERSION...
+    case $1 in --stays=*) stays "$@"; return ;; esac
     unlocked && installed had || return
     if [ -n "$(locate apt-get)" ]; then
         apt --no-remove "$@"
@@ -23,6 +24,29 @@ install() { # install NAME=VERSION...
     else by_zypper "$@"; fi
     came=$?
     brought || return
+    return "$came"
+}
+
+# A new kernel is the default of the boot as soon as the plugin 20-grub.install of kernel-install
+# knows it, long before its initramfs is made. Ours follows that, and is of no effect after a boot.
+plugin=/etc/kernel/install.d/21-gdr-toolkit.install
+
+stays() { # stays --stays=IMAGE NAME=VERSION...: the default, whatever comes, and where it is cut off
+    image=${1#*=} file=$root$plugin
+    shift
+    case $image in *\'*) echo "the odd name of a kernel: $image"; return 1 ;; esac
+    run_there grubby --set-default "$image" && parents "${file%/*}" && cat >"$run/new" <<EOT || return
+#!/bin/sh
+# Placed by gdr-toolkit while it installs a kernel that is tried before it becomes the default.
+if [ "\$1 \$(cat '$root/proc/sys/kernel/random/boot_id')" = 'add $boot_id' ]; then
+    grubby --set-default '$image'
+fi
+exit 0
+EOT
+    settle "$run/new" "$file" 755 0 0 || return
+    install "$@"
+    came=$?
+    run_there grubby --set-default "$image" && rm -f "$file" || return
     return "$came"
 }
 
@@ -51,6 +75,9 @@ bring_back() { # what install brought goes, and what it replaced comes back
     installed now || return
     apart got had >"$run/came" && apart had got >"$run/gone" || return
     apart gone now >"$run/went" && apart now had >"$run/since" || return
+    while IFS= read -r each; do # but for what others took away since
+        if grep -q -e "^${each%%=*}=" "$run/now" || ! grep -q -e "^${each%%=*}=" "$run/got"; then echo "$each"; fi
+    done <"$run/went" >"$run/back" && mv "$run/back" "$run/went" || return
     apart came now | sed 's/=.*/=/; s/^/^/' >"$run/names"
     changed=$(apart since got | grep -f "$run/names")
     # shellcheck disable=SC2086 # in one line
