@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -79,6 +80,11 @@ GROUP = "5 identity yes 0000:19:00.0 020700 15b3 mlx5_core 0\n"
 
 def _blocks(text: str) -> object:
     return list(blocks(text, "blocks"))
+
+
+def _given_up(ended: str) -> bool:
+    text = f"a.service\n   Loaded: loaded (/x)\n   Active: activating ({ended}) since x\n"
+    return parse_services(text)["a"].failed
 
 
 def _named(text: str) -> object:
@@ -247,6 +253,10 @@ CLAIMS: list[tuple[str, Callable[[], object], object]] = [
     # Services.
     ("why-it-did-not-start", lambda: parse_services("Job for a.service failed.\n")["a"].result,
      "its start failed"),
+    *((f"started-again-after-{word}", partial(_given_up, word), True) for word in (
+        "resources", "protocol", "timeout", "exit-code", "signal", "core-dump", "watchdog",
+        "start-limit-hit", "oom-kill", "exec-condition", "auto-restart", "auto-restart-queued")),
+    ("starts-for-the-first-time", lambda: _given_up("start-pre"), False),
     # Firmware.
     ("a-suffix-is-no-name", lambda: stem("_0041"), "_0041"),
     ("a-name-of-one-letter", lambda: stem("A_0041"), "A"),
