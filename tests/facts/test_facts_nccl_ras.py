@@ -216,8 +216,10 @@ def test_of_the_monitor_the_last_word_of_a_process_counts(text: bool, known: boo
         return look.troubles
 
     assert [each.kind for each in told("PEER_NEW", "PEER_DEAD")] == [RasKind.DEAD]
-    (found,) = told("PEER_UNRESPONSIVE")
-    assert (found.kind, found.who[0].host) == (RasKind.INCOMPLETE, "10.0.0.2")
+    assert [each.kind for each in told("PEER_TIMEOUT_DEAD")] == [RasKind.DEAD]
+    for silence in ("UNRESPONSIVE", "KEEPALIVE_TIMEOUT", "SEND_STUCK", "INIT_TIMEOUT"):
+        (found,) = told(f"PEER_{silence}")
+        assert (found.kind, found.who[0].host) == (RasKind.INCOMPLETE, "10.0.0.2")
     assert told("PEER_UNRESPONSIVE", "PEER_RECOVERED") == ()
 
 

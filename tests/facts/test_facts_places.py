@@ -13,7 +13,7 @@ from toolkit.facts.boot.acs_boot import parse_acs_units
 from toolkit.facts.boot.cmdline import parse_grub_default
 from toolkit.facts.boot.kernel import parse_config, parse_headers, parse_initramfs
 from toolkit.facts.boot.next_boot import BootMenu, parse_boot_entries, parse_trials
-from toolkit.facts.distros import Distro, driver_modules, driver_source, parse_os_release
+from toolkit.facts.distros import Distro, driver_modules, driver_source, family_of, parse_os_release
 from toolkit.facts.firmware.bios_setting import stem
 from toolkit.facts.firmware.cpu_setup import count_nodes
 from toolkit.facts.firmware.redfish_json import raw, whole
@@ -80,6 +80,18 @@ GROUP = "5 identity yes 0000:19:00.0 020700 15b3 mlx5_core 0\n"
 
 def _blocks(text: str) -> object:
     return list(blocks(text, "blocks"))
+
+
+def _meaning(word: str) -> Meaning:
+    return meaning_of(word).meaning
+
+
+def _family(id_: str) -> str:
+    return family_of(Distro(id_, "", (), "")).name
+
+
+def _grown(name: str) -> object:
+    return moved({("a", 1): {name: 2}}, {("a", 1): {name: 5}})[0].troubles
 
 
 def _given_up(ended: str) -> bool:
@@ -229,6 +241,10 @@ CLAIMS: list[tuple[str, Callable[[], object], object]] = [
     ("paths-from-the-root", lambda: parse_initramfs("./usr/lib/modules/6.8/a/b.ko\n").modules,
      {"b": "a/b"}),
     # Distributions.
+    *((f"{each}-is-{family}", partial(_family, each), family) for ids, family in (
+        ("rhel fedora centos rocky almalinux ol amzn", "rhel"),
+        ("suse sles sled opensuse opensuse-leap opensuse-tumbleweed", "suse"),
+    ) for each in ids.split()),
     ("ids-in-small-letters", lambda: parse_os_release(OS).id, "ubuntu"),
     ("families-in-small-letters", lambda: parse_os_release(OS).like, ("debian",)),
     ("keys-behind-blanks", lambda: parse_os_release(OS).pretty, "x"),
@@ -266,6 +282,11 @@ CLAIMS: list[tuple[str, Callable[[], object], object]] = [
     ("a-switch-is-no-number", lambda: whole(True), None),
     ("a-long-word-may-mean-on", lambda: meaning_of(f"on{' ' * 198}").meaning, Meaning.ON),
     ("a-longer-one-is-not-looked-at", lambda: meaning_of(f"on{' ' * 199}").meaning, Meaning.OTHER),
+    *((f"{word}-means-{meaning}", partial(_meaning, word), meaning) for words, meaning in (
+        ("enabled enable yes on true forceenabled forceenable Force_Enabled", Meaning.ON),
+        ("disabled disable no off false forcedisabled forcedisable", Meaning.OFF),
+        ("auto automatic perportctrl", Meaning.AUTO),
+    ) for word in words.split()),
     ("a-wish-is-said", lambda: [str(Wish(Meaning.ON)), str(Wish(Meaning.NUMBER, 4))], ["on", "4"]),
     ("signers-with-blanks", lambda: parse_said_signers("  nvidia.ko:  NVIDIA Corp.  # he\n"),
      {"nvidia": "NVIDIA Corp."}),
@@ -335,6 +356,13 @@ CLAIMS: list[tuple[str, Callable[[], object], object]] = [
         {(d, 1): {"port_xmit_data": 2} for d in "abc"},
         {("a", 1): {"port_xmit_data": 2}, ("b", 1): {"port_xmit_data": 1}, ("d", 1): {}})],
      [0, None]),
+    *((name, partial(_grown, name), ((name, 3),)) for name in (
+        "symbol_error", "link_error_recovery", "link_downed", "port_rcv_errors",
+        "port_xmit_discards", "port_xmit_constraint_errors", "local_link_integrity_errors",
+        "excessive_buffer_overrun_errors", "out_of_sequence", "out_of_buffer", "packet_seq_err",
+        "local_ack_timeout_err", "rnr_nak_retry_err", "implied_nak_seq_err", "req_cqe_error",
+        "resp_cqe_error", "req_remote_access_errors", "req_transport_retries_exceeded",
+        "retry_exceeded_err", "retry_rnr_exceeded_err", "out_of_seq_request", "send_err")),
     ("a-counter-of-one-look", lambda: moved({("a", 1): {"port_xmit_data": 2}},
                                             {("a", 1): {}})[0].sent, None),
 ]  # fmt: skip

@@ -132,6 +132,12 @@ def test_a_host_tells_where_each_part_of_its_way_was_said() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("part", ["ssh", "ssh_common", "ssh_extra"])
+def test_a_way_may_stand_in_each_of_ansibles_arguments(part: str) -> None:
+    host = gather(read_ini(f"a ansible_{part}_args='-J j'\n", "x"), "x").hosts["a"]
+    assert (host.jump, dict(host.sources)["jump"]) == ("j", f"x:1, ansible_{part}_args")
+
+
 @pytest.mark.parametrize("name", [7, None, "root@a", "a:22", "a b"])
 def test_what_is_no_name_of_a_host_is_refused(name: object) -> None:
     with pytest.raises(InventoryError, match=r"^x: "):
