@@ -105,3 +105,40 @@ ROWS = cmdline()
 @pytest.mark.parametrize("row", ROWS, ids=name)
 def test_arguments(row: Row) -> None:
     holds(row)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *(
+            ("intel_iommu", value)
+            for value in (
+                *("on", "igfx_off", "forcedac", "strict", "sp_off", "sm_on", "sm_off"),
+                "tboot_noforce",
+            )
+        ),
+        *(
+            ("amd_iommu", value)
+            for value in (
+                *("on", "fullflush", "force_enable", "force_isolation", "pgtbl_v1", "pgtbl_v2"),
+                *("irtcachedis", "nohugepages", "v2_pgsizes_only"),
+            )
+        ),
+    ],
+)
+def test_a_value_that_every_kernel_knows_is_not_asked_of_the_log(option: str, value: str) -> None:
+    told: dict[str, Override] = {"cmdline": f"ro {option}={value}\n", "dmesg": DENIED}
+    if option == "amd_iommu":
+        told |= AMD
+    holds(Row("", "iommu.cmdline", PASS, "", told))
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("intel_iommu", "on"), ("amd_iommu", "on"), ("amd_iommu", "force_enable")],
+)
+def test_a_switch_that_says_both_is_misleading(option: str, value: str) -> None:
+    told: dict[str, Override] = {"cmdline": f"ro {option}=off,{value}\n"}
+    if option == "amd_iommu":
+        told |= AMD
+    holds(Row("", "iommu.cmdline", FAIL, f"{option} is switched on and off", told))

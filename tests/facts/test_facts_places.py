@@ -90,10 +90,6 @@ def _family(id_: str) -> str:
     return family_of(Distro(id_, "", (), "")).name
 
 
-def _grown(name: str) -> object:
-    return moved({("a", 1): {name: 2}}, {("a", 1): {name: 5}})[0].troubles
-
-
 def _given_up(ended: str) -> bool:
     text = f"a.service\n   Loaded: loaded (/x)\n   Active: activating ({ended}) since x\n"
     return parse_services(text)["a"].failed
@@ -356,13 +352,6 @@ CLAIMS: list[tuple[str, Callable[[], object], object]] = [
         {(d, 1): {"port_xmit_data": 2} for d in "abc"},
         {("a", 1): {"port_xmit_data": 2}, ("b", 1): {"port_xmit_data": 1}, ("d", 1): {}})],
      [0, None]),
-    *((name, partial(_grown, name), ((name, 3),)) for name in (
-        "symbol_error", "link_error_recovery", "link_downed", "port_rcv_errors",
-        "port_xmit_discards", "port_xmit_constraint_errors", "local_link_integrity_errors",
-        "excessive_buffer_overrun_errors", "out_of_sequence", "out_of_buffer", "packet_seq_err",
-        "local_ack_timeout_err", "rnr_nak_retry_err", "implied_nak_seq_err", "req_cqe_error",
-        "resp_cqe_error", "req_remote_access_errors", "req_transport_retries_exceeded",
-        "retry_exceeded_err", "retry_rnr_exceeded_err", "out_of_seq_request", "send_err")),
     ("a-counter-of-one-look", lambda: moved({("a", 1): {"port_xmit_data": 2}},
                                             {("a", 1): {}})[0].sent, None),
 ]  # fmt: skip
