@@ -43,6 +43,7 @@ def cmdline() -> list[Row]:
         says("both-makers-switches", good, "amd_iommu=off intel_iommu=off", "nothing misleading"),
         on("intels-switch-on-amd", FAIL, "intel_iommu=off", "nothing on AuthenticAMD", AMD),
         on("intels-on-on-amd", PASS, "intel_iommu=on", "intel_iommu=on has no effect", AMD),
+        on("amds-on-hygon", PASS, "amd_iommu=off iommu=pt", "beside amd_iommu=off", HYGON),
         on("off-and-pt-on-amd", PASS, "amd_iommu=off iommu=pt", "beside amd_iommu=off", AMD),
         on("x86s-word-on-arm", FAIL, "iommu=pt", "does nothing on aarch64", ARM),
         on("arms-own-word", PASS, "iommu=pt iommu.passthrough=1", "nothing misleading", ARM),
@@ -87,6 +88,7 @@ def cmdline() -> list[Row]:
 
 ARM = {"arch": "aarch64\n", "cpu": "processor\t: 0\nCPU part\t: 0xd4f\n"}
 AMD = {"cpu": CPU.replace("GenuineIntel", "AuthenticAMD")}
+HYGON = {"cpu": CPU.replace("GenuineIntel", "HygonGenuine")}
 LOGGED = {"dmesg": "[    0.1] DMAR: Unknown option - 'sm_om'\n"}
 PASSED_ON = {
     "dmesg": '[    0.1] Unknown kernel command line parameters "pcie_acs_override=all", '

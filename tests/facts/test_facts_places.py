@@ -255,6 +255,9 @@ CLAIMS: list[tuple[str, Callable[[], object], object]] = [
     ("no-gpu-is-offered-at-all", lambda: KubeGpus("n", 0, 0, 8).gone, ""),
     ("gpus-are-no-rdma", lambda: parse_offered(_node(GPU_8.replace("gpu:", "gpu.nic:"))), ()),
     ("rdma-of-a-node", lambda: len(parse_offered(_node(RDMA_8))), 1),
+    ("pods-that-are-done", lambda: [Pod("a", 0, 1, each, 0, "1h", "n").well
+                                    for each in ("Completed", "Succeeded", "Failed", "Running")],
+     [True, True, False, False]),
     ("a-pod-without-a-node", lambda: Pod("a", 1, 1, "Running", 0, "1h", "<none>").words[:3], "a: "),
     # Slurm.
     ("states-in-capitals", lambda: parse_nodes("NodeName=a State=idle+drain\n")[0].states,
