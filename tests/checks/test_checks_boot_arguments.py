@@ -43,6 +43,7 @@ def cmdline() -> list[Row]:
         says("both-makers-switches", good, "amd_iommu=off intel_iommu=off", "nothing misleading"),
         on("intels-switch-on-amd", FAIL, "intel_iommu=off", "nothing on AuthenticAMD", AMD),
         on("intels-on-on-amd", PASS, "intel_iommu=on", "intel_iommu=on has no effect", AMD),
+        on("amds-on-hygon", PASS, "amd_iommu=off iommu=pt", "beside amd_iommu=off", HYGON),
         on("off-and-pt-on-amd", PASS, "amd_iommu=off iommu=pt", "beside amd_iommu=off", AMD),
         on("x86s-word-on-arm", FAIL, "iommu=pt", "does nothing on aarch64", ARM),
         on("arms-own-word", PASS, "iommu=pt iommu.passthrough=1", "nothing misleading", ARM),
@@ -87,6 +88,7 @@ def cmdline() -> list[Row]:
 
 ARM = {"arch": "aarch64\n", "cpu": "processor\t: 0\nCPU part\t: 0xd4f\n"}
 AMD = {"cpu": CPU.replace("GenuineIntel", "AuthenticAMD")}
+HYGON = {"cpu": CPU.replace("GenuineIntel", "HygonGenuine")}
 LOGGED = {"dmesg": "[    0.1] DMAR: Unknown option - 'sm_om'\n"}
 PASSED_ON = {
     "dmesg": '[    0.1] Unknown kernel command line parameters "pcie_acs_override=all", '
@@ -105,3 +107,40 @@ ROWS = cmdline()
 @pytest.mark.parametrize("row", ROWS, ids=name)
 def test_arguments(row: Row) -> None:
     holds(row)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *(
+            ("intel_iommu", value)
+            for value in (
+                *("on", "igfx_off", "forcedac", "strict", "sp_off", "sm_on", "sm_off"),
+                "tboot_noforce",
+            )
+        ),
+        *(
+            ("amd_iommu", value)
+            for value in (
+                *("on", "fullflush", "force_enable", "force_isolation", "pgtbl_v1", "pgtbl_v2"),
+                *("irtcachedis", "nohugepages", "v2_pgsizes_only"),
+            )
+        ),
+    ],
+)
+def test_a_value_that_every_kernel_knows_is_not_asked_of_the_log(option: str, value: str) -> None:
+    told: dict[str, Override] = {"cmdline": f"ro {option}={value}\n", "dmesg": DENIED}
+    if option == "amd_iommu":
+        told |= AMD
+    holds(Row("", "iommu.cmdline", PASS, "", told))
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("intel_iommu", "on"), ("amd_iommu", "on"), ("amd_iommu", "force_enable")],
+)
+def test_a_switch_that_says_both_is_misleading(option: str, value: str) -> None:
+    told: dict[str, Override] = {"cmdline": f"ro {option}=off,{value}\n"}
+    if option == "amd_iommu":
+        told |= AMD
+    holds(Row("", "iommu.cmdline", FAIL, f"{option} is switched on and off", told))

@@ -58,3 +58,29 @@ def test_dummies(row: Row) -> None:
 def test_what_a_dummy_keeps_from_working_is_told() -> None:
     finding = judged(Row("", "ofed.dummies", FAIL, "", NVME)).finding
     assert finding.details == ("nvme_rdma: NVMe over RDMA",)
+
+
+@pytest.mark.parametrize(
+    ("module", "serves"),
+    [
+        *(
+            ("efa", "EFA"),
+            ("hfi1", "Omni-Path"),
+            ("irdma", "Intel HCAs"),
+            ("mana_ib", "Azure MANA"),
+        ),
+        *(("mlx4_ib", "ConnectX-3"), ("qedr", "Marvell HCAs"), ("ocrdma", "Emulex HCAs")),
+        *(("iw_cxgb4", "Chelsio HCAs"), ("usnic_verbs", "Cisco usNIC"), ("smc_diag", "SMC-R")),
+        *(("rdma_rxe", "Soft-RoCE"), ("nvmet_rdma", "NVMe targets over RDMA"), ("smc", "SMC-R")),
+        *(("rpcrdma", "NFS over RDMA"), ("xprtrdma", "NFS over RDMA")),
+        *(("svcrdma", "NFS servers over RDMA"), ("9pnet_rdma", "9P over RDMA")),
+        *(("rds_rdma", "RDS over RDMA"), ("ib_srp", "SRP"), ("ib_srpt", "SRP targets")),
+        *(("ib_iser", "iSER"), ("ib_isert", "iSER targets"), ("ib_mthca", "InfiniHost")),
+        *(("ib_qib", "QLogic HCAs"), ("rdmavt", "Omni-Path")),
+        ("ib_ucm", "the old ib_ucm interface"),
+    ],
+)
+def test_each_module_that_may_be_empty_is_known_by_what_it_serves(module: str, serves: str) -> None:
+    empty = loaded(f"{module}/version:2.0.0", f"{module}/taint:OE")
+    finding = judged(Row("", "ofed.dummies", FAIL, "", empty)).finding
+    assert (finding.status, finding.details) == (FAIL, (f"{module}: {serves}",))

@@ -190,6 +190,30 @@ def test_gdscheck_is_believed(text: str, status: Status, words: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "why",
+    [
+        "nvidia-fs.ko driver not loaded",
+        "NVMe Driver not registered with nvidia-fs",
+        "cuInit Failed, error CUDA_ERROR_NO_DEVICE",
+        "Unsupported block device a",
+        "Inc-bar-usage failed: size 1048576 remaining bytes 0",
+        "error creating udev_device for block device a",
+        "error allocating nvfs handle, size: 64",
+        "NVMe: GDS not supported or disabled by config",
+    ],
+)
+def test_the_last_that_cufile_logged_is_found_and_the_others_are_listed(why: str) -> None:
+    head = " 09-11-2026 08:00:01:7 [pid=4 tid=4] "
+    first, second = "running in compatible mode", "error allocating nvfs handle, size: 7"
+    lines = [f"{head}NOTICE  a:7 {first}\n", f"{head}WARN  a:8 {second}\n"]
+    text = "".join((*lines, *lines, f"{head}ERROR  cufio-fs:199 {why}\n"))
+    log = Evidence({"cufile-log": Frame("cufile-log", State.OK, "imported", text)}, True)
+    finding = BY_ID["gds.nvidia_fs"](Node(log), Want()).finding
+    assert (finding.status, finding.found) == (FAIL, f"cuFile: {why}")
+    assert finding.details == (first, second)
+
+
+@pytest.mark.parametrize(
     ("text", "status"),
     [
         pytest.param(GOOD, PASS, id="off"),

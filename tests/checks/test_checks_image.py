@@ -204,3 +204,30 @@ def test_what_the_kernel_does_not_tell_is_said_with_the_pass() -> None:
 def test_the_healthy_node_loads_what_its_passport_says() -> None:
     assert BUILD in str(Node(node(born())).passport_loaded)
     assert "passport" in HEALTHY
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        *("BOOT_IMAGE", "initrd", "root", "rootfstype", "rootflags", "rootwait", "ro", "rw"),
+        *("resume", "console", "earlycon", "earlyprintk", "quiet", "splash", "ip", "hostname"),
+        *("systemd.machine_id", "BOOTIF", "ostree", "cloud_init", "ds"),
+    ],
+)
+def test_what_a_boot_loader_writes_for_one_machine_is_no_difference(word: str) -> None:
+    of_image = replace(BORN, arguments=(*(BORN.arguments or ()), f"{word}=7"))
+    holds(Row("", ID, PASS, "as the image", born(of_image)))
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        *("iommu=off", "intel_iommu=off", "amd_iommu=off", "arm_smmu.disable_bypass=1"),
+        *("pci=nommconf", "pcie_aspm=off", "nvidia.x=1", "mlx5_core.x=1", "modprobe.blacklist=x"),
+        *("module_blacklist=x", "module.sig_enforce=1", "lockdown=none", "initcall_blacklist=x"),
+    ],
+)
+def test_a_word_that_decides_and_is_none_of_the_images_is_a_difference(word: str) -> None:
+    name = word.partition("=")[0]
+    told = born(cmdline=booted(f"{ARGUMENTS} {word}"))
+    holds(Row("", ID, FAIL, f"argument {name}", told))

@@ -218,6 +218,13 @@ ROWS = [
         log(HEAD + "NCCL version 2.27.3+cuda12.8\n" + channels()),
     ),
     Row(
+        "a-log-without-its-first-line",
+        "nccl.agrees",
+        UNKNOWN,
+        "the log does not tell NCCL's version",
+        log(HEAD.split("\n", 1)[1] + channels()),
+    ),
+    Row(
         "the-job's-own-setting-is-known-to-both",
         "nccl.agrees",
         PASS,

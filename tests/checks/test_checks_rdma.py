@@ -216,3 +216,10 @@ def test_a_card_whose_log_cannot_be_read_is_named_as_before() -> None:
     finding = judged(Row("", "rdma.devices", FAIL, "", {"infiniband": "", "dmesg": DENIED})).finding
     assert (finding.status, "modprobe -a mlx5_core" in finding.hint) == (FAIL, True)
     assert HCAS[0] in finding.details
+
+
+@pytest.mark.parametrize("name", ["slurmd", "pbs_mom", "sge_execd", "lsf_sbatchd", "sbatchd"])
+def test_limits_of_logins_count_beside_a_kubelet_where_a_scheduler_starts_jobs(name: str) -> None:
+    told: dict[str, Override] = {"limits": "", "containers": "kubelet:yes\n"}
+    told |= {"daemons": daemons((2300, name, "unlimited"))}
+    holds(Row("", "rdma.memlock", FAIL, "logins (soft): default", told))

@@ -254,3 +254,9 @@ def test_a_blacklist_is_shown_with_file_and_line() -> None:
     frames = {"modprobe-config": f"{line}\n", "modprobe-files": f"blacklist-ofed.conf:{line}\nx:\n"}
     finding = judged(Row("", "modules.blacklist", FAIL, "", frames)).finding
     assert finding.details == (f"/etc/modprobe.d/blacklist-ofed.conf: {line}",)
+
+
+@pytest.mark.parametrize("word", ["module_blacklist", "modprobe.blacklist", "rd.driver.blacklist"])
+def test_each_word_that_keeps_a_module_from_loading_is_seen(word: str) -> None:
+    told: dict[str, Override] = {"cmdline": f"{CMDLINE}{word}=nvidia\n"}
+    holds(Row("", "modules.blacklist", FAIL, "nvidia: blacklisted on the kernel", told))

@@ -200,6 +200,37 @@ def test_lossy_links_and_lossless_priorities_that_drop_are_told_by_counters() ->
         assert CHECKS["roce.qos"](node, Want()).status is (FAIL if ill else NA), text
 
 
+@pytest.mark.parametrize(
+    ("name", "want"),
+    [
+        ("module_bus_stuck", FAIL),
+        ("module_bad_shorted", FAIL),
+        *(
+            (name, UNKNOWN)
+            for name in (
+                *("link_down_events_phy", "rx_crc_errors_phy", "rx_symbol_err_phy"),
+                *("rx_discards_phy", "tx_discards_phy", "rx_out_of_buffer", "module_high_temp"),
+                *("tx_pause_storm_warning_events", "outbound_pci_stalled_wr_events"),
+                *("rx_steer_missed_packets", "rx_pci_signal_integrity"),
+                *("tx_pci_signal_integrity", "outbound_pci_buffer_overflow"),
+            )
+        ),
+    ],
+)
+def test_a_counter_that_is_not_zero_is_named(name: str, want: Status) -> None:
+    text = f"$ ethtool -S ens1np0\nNIC statistics:\n     rx_pcs_symbol_err_phy: 0\n     {name}: 7\n"
+    finding = CHECKS["port.errors"](Node(read(text)), Want()).finding
+    assert (finding.status, f"ens1np0: {name} 7" in finding.found) == (want, True)
+    none = CHECKS["port.errors"](Node(read(text.replace(": 7", ": 0"))), Want()).finding
+    assert (none.status, "ens1np0: no error" in none.found) == (UNKNOWN, True)
+
+
+def test_counters_of_a_driver_that_is_not_known_say_nothing() -> None:
+    text = "$ ethtool -S ens1np0\nNIC statistics:\n     rx_packets: 5\n     module_high_temp: 7\n"
+    finding = CHECKS["port.errors"](Node(read(text)), Want()).finding
+    assert finding.found == "ens1np0: no counter of a kind that is known here"
+
+
 # ethtool qsfp.c sff8636_show_dom and sff-common.c: a tab, a key of 41 characters, " : ".
 def module(draw: Random, alarm: str, lanes: str) -> str:
     flags = {

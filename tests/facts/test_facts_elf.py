@@ -110,6 +110,15 @@ def test_names_without_end_are_not_read_for_each_section_again() -> None:
         pytest.param(
             signed("x", digest="608648016503040201"), "x", "1234", "sha256", id="another-digest"
         ),
+        # NIST's object identifiers of hash algorithms, and OIW's of SHA-1.
+        *(
+            pytest.param(signed("x", digest=told), "x", "1234", name, id=name)
+            for told, name in (
+                *(("2b0e03021a", "sha1"), ("608648016503040204", "sha224")),
+                *(("608648016503040202", "sha384"), ("608648016503040208", "sha3-256")),
+                *(("608648016503040209", "sha3-384"), ("60864801650304020a", "sha3-512")),
+            )
+        ),
         pytest.param(signed("x", digest="2a03"), "x", "1234", "2a03", id="a-digest-not-known"),
         pytest.param(signed("é" * 70), "é" * 70, "1234", "sha512", id="a-long-name"),
     ],

@@ -67,6 +67,15 @@ def test_a_name_is_text_and_never_an_instruction(escaped: str, name: str) -> Non
         ("nvidia-persiste", 0, True),
         ("nv-hostengine", 990, True),
         ("nv-hostengine", 1000, False),
+        *(
+            (name, 0, True)
+            for name in (
+                *("opensm", "dcgm-exporter", "nv-fabricmanage", "ibacm", "nvidia-imex", "nvlsm"),
+                *("srp_daemon", "rdma-ndd", "iwpmd", "nvidia-device-p", "nvidia-smi"),
+                *("gpu-feature-dis", "nvsm_core", "nvidia-powerd", "systemd-udevd"),
+                "(udev-worker)",
+            )
+        ),
         ("opensm2", 0, False),
         ("my-opensm", 0, False),
         ("python3", 0, False),

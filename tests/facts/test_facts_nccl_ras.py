@@ -157,6 +157,13 @@ SOUND = [rank(number) for number in range(15)]
         (document(*SOUND, lost=(missing(3, dead=True),)), RasKind.DEAD, "dead: 1 rank", 1),
         (document(*SOUND, rank(15, async_error=2)), RasKind.ERROR, "system error: 1 rank", 2),
         (document(*SOUND, rank(15, init_state=99)), RasKind.ERROR, "error, result 99", 2),
+        *(
+            (document(*SOUND, rank(15, init_state=code)), RasKind.ERROR, f"error, {words}: 1", 2)
+            for code, words in (
+                *((1, "unhandled CUDA error"), (3, "internal error"), (4, "invalid argument")),
+                *((5, "invalid usage"), (6, "remote process error"), (8, "result 8")),
+            )
+        ),
         (
             document(*SOUND, rank(15, 39)),
             *(RasKind.MISMATCH, "count of AllReduce: 40 on 15 ranks, 39 on 1 rank", 2),
@@ -184,6 +191,11 @@ def test_a_rank_that_was_aborted_is_an_error() -> None:
     assert read_ras(document(*SOUND)) == (RasLook(1, 15, ()),)
 
 
+def test_a_rank_that_is_still_at_it_is_no_error() -> None:
+    (look,) = read_ras(document(*(rank(number, async_error=7) for number in range(15))))
+    assert look == RasLook(1, 15, ())
+
+
 def event(kind: str, text: bool, *, known: bool = True) -> str:
     if text:
         peer = "Process 7 on node 10.0.0.2 managing GPUs 0,1 " if known else "10.0.0.2<4711> "
@@ -204,8 +216,10 @@ def test_of_the_monitor_the_last_word_of_a_process_counts(text: bool, known: boo
         return look.troubles
 
     assert [each.kind for each in told("PEER_NEW", "PEER_DEAD")] == [RasKind.DEAD]
-    (found,) = told("PEER_UNRESPONSIVE")
-    assert (found.kind, found.who[0].host) == (RasKind.INCOMPLETE, "10.0.0.2")
+    assert [each.kind for each in told("PEER_TIMEOUT_DEAD")] == [RasKind.DEAD]
+    for silence in ("UNRESPONSIVE", "KEEPALIVE_TIMEOUT", "SEND_STUCK", "INIT_TIMEOUT"):
+        (found,) = told(f"PEER_{silence}")
+        assert (found.kind, found.who[0].host) == (RasKind.INCOMPLETE, "10.0.0.2")
     assert told("PEER_UNRESPONSIVE", "PEER_RECOVERED") == ()
 
 

@@ -292,3 +292,27 @@ def test_what_a_pasted_text_tells(read: Callable[[], object], value: object) -> 
 def test_a_pasted_text_without_a_result_is_refused(read: Callable[[], object], why: str) -> None:
     with pytest.raises(Unparsable, match=why):
         read()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("symbol_error", "link_error_recovery", "link_downed", "port_rcv_errors"),
+        *("port_xmit_discards", "port_xmit_constraint_errors", "local_link_integrity_errors"),
+        *("excessive_buffer_overrun_errors", "out_of_sequence", "out_of_buffer", "packet_seq_err"),
+        *("local_ack_timeout_err", "rnr_nak_retry_err", "implied_nak_seq_err", "req_cqe_error"),
+        *("resp_cqe_error", "req_remote_access_errors", "req_transport_retries_exceeded"),
+        *("retry_exceeded_err", "retry_rnr_exceeded_err", "out_of_seq_request", "send_err"),
+    ],
+)
+def test_a_counter_of_trouble_that_grew_is_told(name: str) -> None:
+    (found,) = moved({("a", 1): {name: 2}}, {("a", 1): {name: 5}})
+    assert found.troubles == ((name, 3),)
+
+
+@pytest.mark.parametrize(
+    ("sent", "received"), [("sent_pkts", "rcvd_pkts"), ("port_xmit_packets", "port_rcv_packets")]
+)
+def test_packets_are_counted_by_either_name(sent: str, received: str) -> None:
+    (found,) = moved({("a", 1): {sent: 1, received: 1}}, {("a", 1): {sent: 4, received: 3}})
+    assert (found.sent_packets, found.received_packets) == (3, 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -12,7 +13,7 @@ from toolkit.facts.boot.acs_boot import parse_acs_units
 from toolkit.facts.boot.cmdline import parse_grub_default
 from toolkit.facts.boot.kernel import parse_config, parse_headers, parse_initramfs
 from toolkit.facts.boot.next_boot import BootMenu, parse_boot_entries, parse_trials
-from toolkit.facts.distros import Distro, driver_modules, driver_source, parse_os_release
+from toolkit.facts.distros import Distro, driver_modules, driver_source, family_of, parse_os_release
 from toolkit.facts.firmware.bios_setting import stem
 from toolkit.facts.firmware.cpu_setup import count_nodes
 from toolkit.facts.firmware.redfish_json import raw, whole
@@ -79,6 +80,19 @@ GROUP = "5 identity yes 0000:19:00.0 020700 15b3 mlx5_core 0\n"
 
 def _blocks(text: str) -> object:
     return list(blocks(text, "blocks"))
+
+
+def _meaning(word: str) -> Meaning:
+    return meaning_of(word).meaning
+
+
+def _family(id_: str) -> str:
+    return family_of(Distro(id_, "", (), "")).name
+
+
+def _given_up(ended: str) -> bool:
+    text = f"a.service\n   Loaded: loaded (/x)\n   Active: activating ({ended}) since x\n"
+    return parse_services(text)["a"].failed
 
 
 def _named(text: str) -> object:
@@ -223,6 +237,10 @@ CLAIMS: list[tuple[str, Callable[[], object], object]] = [
     ("paths-from-the-root", lambda: parse_initramfs("./usr/lib/modules/6.8/a/b.ko\n").modules,
      {"b": "a/b"}),
     # Distributions.
+    *((f"{each}-is-{family}", partial(_family, each), family) for ids, family in (
+        ("rhel fedora centos rocky almalinux ol amzn", "rhel"),
+        ("suse sles sled opensuse opensuse-leap opensuse-tumbleweed", "suse"),
+    ) for each in ids.split()),
     ("ids-in-small-letters", lambda: parse_os_release(OS).id, "ubuntu"),
     ("families-in-small-letters", lambda: parse_os_release(OS).like, ("debian",)),
     ("keys-behind-blanks", lambda: parse_os_release(OS).pretty, "x"),
@@ -237,6 +255,9 @@ CLAIMS: list[tuple[str, Callable[[], object], object]] = [
     ("no-gpu-is-offered-at-all", lambda: KubeGpus("n", 0, 0, 8).gone, ""),
     ("gpus-are-no-rdma", lambda: parse_offered(_node(GPU_8.replace("gpu:", "gpu.nic:"))), ()),
     ("rdma-of-a-node", lambda: len(parse_offered(_node(RDMA_8))), 1),
+    ("pods-that-are-done", lambda: [Pod("a", 0, 1, each, 0, "1h", "n").well
+                                    for each in ("Completed", "Succeeded", "Failed", "Running")],
+     [True, True, False, False]),
     ("a-pod-without-a-node", lambda: Pod("a", 1, 1, "Running", 0, "1h", "<none>").words[:3], "a: "),
     # Slurm.
     ("states-in-capitals", lambda: parse_nodes("NodeName=a State=idle+drain\n")[0].states,
@@ -247,6 +268,10 @@ CLAIMS: list[tuple[str, Callable[[], object], object]] = [
     # Services.
     ("why-it-did-not-start", lambda: parse_services("Job for a.service failed.\n")["a"].result,
      "its start failed"),
+    *((f"started-again-after-{word}", partial(_given_up, word), True) for word in (
+        "resources", "protocol", "timeout", "exit-code", "signal", "core-dump", "watchdog",
+        "start-limit-hit", "oom-kill", "exec-condition", "auto-restart", "auto-restart-queued")),
+    ("starts-for-the-first-time", lambda: _given_up("start-pre"), False),
     # Firmware.
     ("a-suffix-is-no-name", lambda: stem("_0041"), "_0041"),
     ("a-name-of-one-letter", lambda: stem("A_0041"), "A"),
@@ -256,6 +281,11 @@ CLAIMS: list[tuple[str, Callable[[], object], object]] = [
     ("a-switch-is-no-number", lambda: whole(True), None),
     ("a-long-word-may-mean-on", lambda: meaning_of(f"on{' ' * 198}").meaning, Meaning.ON),
     ("a-longer-one-is-not-looked-at", lambda: meaning_of(f"on{' ' * 199}").meaning, Meaning.OTHER),
+    *((f"{word}-means-{meaning}", partial(_meaning, word), meaning) for words, meaning in (
+        ("enabled enable yes on true forceenabled forceenable Force_Enabled", Meaning.ON),
+        ("disabled disable no off false forcedisabled forcedisable", Meaning.OFF),
+        ("auto automatic perportctrl", Meaning.AUTO),
+    ) for word in words.split()),
     ("a-wish-is-said", lambda: [str(Wish(Meaning.ON)), str(Wish(Meaning.NUMBER, 4))], ["on", "4"]),
     ("signers-with-blanks", lambda: parse_said_signers("  nvidia.ko:  NVIDIA Corp.  # he\n"),
      {"nvidia": "NVIDIA Corp."}),

@@ -9,6 +9,7 @@ import pytest
 from tests.evidence.build import DOWN, INFINIBAND, INIT, UP, hca_lines
 from toolkit.errors import Unparsable
 from toolkit.facts.rdma.devices import Kind, Ofed, OfedFlavour, Port, RdmaDevice, parse_infiniband
+from toolkit.facts.rdma.rdma_lists import parse_rdma_link
 from toolkit.facts.versions import Version
 
 
@@ -182,3 +183,33 @@ def test_a_rate_counts_where_the_port_is_up(rate: str, state: str, gbits: float)
 )
 def test_a_stack_is_told_with_its_release_and_its_packaging(ofed: Ofed, said: str) -> None:
     assert str(ofed) == said
+
+
+@pytest.mark.parametrize(
+    ("word", "state"),
+    [
+        *(("NOP", "<unknown>"), ("SLEEP", "Sleep"), ("POLLING", "Polling")),
+        *(("DISABLED", "Disabled"), ("ARMED", "PortConfigurationTraining"), ("LINK_UP", "LinkUp")),
+        *(("LINK_ERROR_RECOVER", "LinkErrorRecovery"), ("PHY_TEST", "Phy Test")),
+        *(("OPA_OFFLINE", "Offline"), ("OPA_TEST", "Test")),
+    ],
+)
+def test_rdma_link_tells_the_physical_state_as_sysfs_does(word: str, state: str) -> None:
+    (device,) = parse_rdma_link(f"link mlx5_0/1 state DOWN physical_state {word} netdev a\n")
+    assert device.ports[0].phys_state == state
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        *((name, Kind.SOFTWARE) for name in ("rxe0", "siw0", "anything")),
+        *((name, Kind.OMNI_PATH) for name in ("hfi1_0", "qib0")),
+        *((name, Kind.EFA) for name in ("efa_0", "rdmap16s27")),
+        *((name, Kind.HCA) for name in ("ibp25s0", "rocep25s0f1", "iws3", "ibo1", "mlx5_0")),
+        *((name, Kind.HCA) for name in ("bnxt_re0", "irdma0", "i40iw0", "ionic_0", "mana_0")),
+        *((name, Kind.HCA) for name in ("hns_0", "erdma_0", "cxgb4_0", "qedr0", "mthca0")),
+        ("vmw_pvrdma0", Kind.HCA),
+    ],
+)
+def test_a_device_of_which_nothing_else_is_told_is_known_by_its_name(name: str, kind: Kind) -> None:
+    assert RdmaDevice(name, "", "", "", ()).kind is kind

@@ -109,6 +109,14 @@ def test_a_reason_ends_where_it_ends_and_never_tells_of_the_state(
             {"DOWN", "DRAIN", "MAINTENANCE", "REBOOT_ISSUED", "RESERVED", "PLANNED"},
             id="booting-in-our-reservation",
         ),
+        *(
+            pytest.param(f"IDLE{mark}", {"IDLE", flag}, id=flag.lower())
+            for mark, flag in (
+                *(("#", "POWERING_UP"), ("!", "POWER_DOWN"), ("%", "POWERING_DOWN")),
+                *(("$", "MAINTENANCE"), ("@", "REBOOT_REQUESTED"), ("^", "REBOOT_ISSUED")),
+                ("-", "PLANNED"),
+            )
+        ),
     ],
 )
 def test_a_state_is_a_word_and_its_flags(said: str, states: set[str]) -> None:

@@ -262,6 +262,34 @@ def bytes_of(text: str) -> bytes:
         ("SITE_PASSWORD=hunter2 TOKEN=abc\n", "SITE_PASSWORD=hidden TOKEN=hidden\n"),
         ('options foo token="a-b_c" size=2\n', 'options foo token="hidden" size=2\n'),
         ("iommu=pt intel_iommu=on\n", "iommu=pt intel_iommu=on\n"),
+        # Tokens by the forms in which their makers give them out, wherever they stand.
+        *(
+            (f"a {form} b\n", "a hidden b\n")
+            for form in (
+                *(f"{each}{'Z' * 16}" for each in ("AKIA", "ASIA")),
+                *(f"gh{each}_{'z' * 36}" for each in "pousr"),
+                *(f"xox{each}-{'z' * 12}" for each in "abeprs"),
+                *(
+                    f"{each}{'z' * 24}"
+                    for each in ("github_pat_", "glpat-", "hf_", "nvapi-", "sk-")
+                ),
+                *(f"hvs.{'z' * 24}", f"AIza{'z' * 35}", f"eyJ{'z' * 8}.z.z"),
+            )
+        ),
+        *(
+            (f"{program} -w hunter2 x\n", f"{program} -w hidden x\n")
+            for program in (
+                *("ipmitool", "sshpass", "curl", "wget", "mysql", "mysqldump", "snmpget"),
+                "ldapsearch",
+            )
+        ),
+        *(
+            (f"{head}abcdefgh\n", f"{head}hidden\n")
+            for head in (
+                *("Authorization: Bearer ", "authorization: basic ", "X-Auth-Token: ", "Cookie: "),
+                *("x-api-key=", "by bearer "),
+            )
+        ),
     ],
 )
 def test_what_opens_a_door_is_hidden(said: str, scrubbed: str) -> None:

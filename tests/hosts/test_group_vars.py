@@ -102,7 +102,10 @@ def test_a_secret_that_says_nothing_of_the_way_is_left_alone(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("variables", "away"),
     [
-        ("ansible_connection=ssh", ""),
+        *(
+            (f"ansible_connection={way}", "")
+            for way in ("ssh", "smart", "paramiko", "paramiko_ssh")
+        ),
         ("ansible_connection=ansible.builtin.ssh", ""),
         (
             "ansible_connection=local",

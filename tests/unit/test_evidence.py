@@ -254,3 +254,24 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     except Unparsable:
         raise AssertionError("the grammar was ours") from None
     assert Evidence.parse(evidence.dump()) == evidence
+
+
+@pytest.mark.parametrize(
+    ("text", "refused"),
+    [
+        *(
+            (text, True)
+            for text in (
+                *("x: Operation not permitted\n", "x: Permission denied\n"),
+                *("Insufficient Permissions\n", "x must be run as root\n", "must be root\n"),
+                *("You need to be root\n", "x has to be run as root\n"),
+                *("Root privileges required\n", "root permissions required\n"),
+            )
+        ),
+        ("x: no such device\n", False),
+        ("", False),
+    ],
+)
+def test_a_command_that_wants_root_says_so_in_words(text: str, refused: bool) -> None:
+    assert Frame("x", State.FAILED, "x", text, exit=1).refused is refused
+    assert not Frame("x", State.OK, "x", text).refused

@@ -19,7 +19,7 @@ from toolkit.want import Want
 # writes them anew for each node, and no image can know them.
 _OWN_WORDS = frozenset(
     {"BOOT_IMAGE", "initrd", "root", "rootfstype", "rootflags", "rootwait", "ro", "rw", "resume"}
-    | {"console", "earlycon", "earlyprintk", "quiet", "splash", "ip", "systemd.machine_id"}
+    | {"console", "earlycon", "earlyprintk", "quiet", "splash", "ip"}
     | {"hostname", "BOOTIF", "ostree", "cloud_init", "ds", MARK.replace("-", "_")}
 )
 # Words that decide about GPUDirect, so that one that nobody put into the image counts.

@@ -9,7 +9,7 @@ import pytest
 from dev.run import ROOT
 from toolkit.compat.throughput import Basis, Range, constants
 from toolkit.facts.pci.pcie_caps import Link
-from toolkit.throughput.model import Layer2, Term, least, pcie, raw, reads, wire
+from toolkit.throughput.model import Layer2, Term, least, mpi_latency, pcie, raw, reads, wire
 
 C = constants()
 SPEED = {3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
@@ -73,6 +73,14 @@ def test_five_bit_tags_do_not_fill_400g_and_eight_bit_tags_do() -> None:
     trip = Range.exactly(1.0)
     assert reads(Range.exactly(32 * 512), trip).value == pytest.approx(16.4, abs=0.1)
     assert reads(Range.exactly(256 * 512), trip).value == pytest.approx(131, abs=1)
+
+
+@pytest.mark.parametrize(("size", "row"), [(128, "latency-mpi-step"), (8192, "latency-rendezvous")])
+def test_a_library_takes_a_step_more_from_that_size_on(size: int, row: str) -> None:
+    def taken(size: int) -> float:
+        return mpi_latency(size, Range.exactly(1e9), Range.exactly(1.0), C).value
+
+    assert taken(size) - taken(size - 1) == pytest.approx(C[row].value, abs=1e-6)
 
 
 def test_the_narrowest_term_limits_wherever_it_stands() -> None:
