@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.evidence.build import DRIVER, KERNEL, UPDATES, kernel_block, modinfo, node
+from tests.evidence.build import DRIVER, KERNEL, UPDATES, kernel_block, modinfo, node, rdma_core
 from tests.evidence.frames import ABSENT, Override
 from tests.evidence.healthy_boot import grub
 from tests.features.rehearse.kinds import KINDS, TODAY, WANT, captured, newer, read, statuses
@@ -164,6 +164,16 @@ def test_a_kernel_that_cannot_be_tried_is_not_installed_unless_it_is_said(
     bold = planned(evidence, upgrade, untried=True).plan
     assert bold.installs
     assert not bold.changes
+
+
+def test_an_ofed_that_was_installed_owes_the_boot_that_loads_it() -> None:
+    release: dict[str, Override] = {
+        "rdma-modinfo": rdma_core(version="26.04-1.0.0", suffix="2"),
+        "ofed-info": "OFED-internal-26.04-1.0.0:\n",
+    }
+    ofed = Upgrade(ofed="26.04-1.0.0")
+    assert Trigger.REBOOT in planned(node(release), ofed).plan.triggers
+    assert planned(node(), Upgrade(ofed="25.10-1.7.1")).plan.empty
 
 
 def test_a_driver_that_was_installed_owes_the_boot_that_loads_it() -> None:
