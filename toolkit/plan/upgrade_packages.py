@@ -301,12 +301,10 @@ def _booting(plan: Plan, node: Node, kernel: str, *, untried: bool) -> Plan:
             if said
             else f"{by_hand}, or boot {default}",
         )
-    if node.kernel == kernel:
-        return plan  # what held the old one goes by its artefact
+    if node.kernel == kernel or (plan.trial is not None and kernel != default):
+        return plan  # what held the old one goes by its artefact; one thing is tried at a time
     if default == kernel:
         return replace(plan, triggers=tuple(sorted({*plan.triggers, Trigger.REBOOT})))
-    if plan.trial is not None:
-        return plan  # one at a time
     if not (family.grubby or said.get("kernel") == kernel):
         raise Unsupported(
             f"{kernel} is installed, and the next boot starts another kernel",

@@ -324,7 +324,7 @@ def _trial(plan: Plan, trial: Trial) -> dict[str, Json]:
     """What is booted once before it is kept; ``changes`` are those that wait for it."""
     done_without = plan.rest.changes if plan.rest else ()
     return {
-        **picked(trial, "id adds=words removes=gone entry=file.path"),
+        **picked(trial, "id kernel adds=words removes=gone entry=file.path"),
         "changes": [each.artefact for each in plan.changes if each not in done_without],
     }
 
