@@ -33,6 +33,7 @@ MAY = {
     "toolkit/features/image/boot/folder.py": "makes a folder of a random name, for us alone",
     "toolkit/rollout/claims.py": "writes a file that it holds locked, in the run's own folder",
     "toolkit/ssh/connection.py": "a temporary file without a name",
+    "toolkit/ssh/shards.py": "a temporary file without a name",
     "toolkit/ssh/credentials.py": "the terminal, to ask for a password",
     "toolkit/features/image/boot/emulated.py": "a folder of a random name, for us alone",
     "toolkit/features/builds/io/headers.py": "a folder of a random name, for us alone",

@@ -113,7 +113,7 @@ def test_who_comes_to_a_node_after_the_look_has_its_link(
         return cast("Transport", links[-1])
 
     clock = iter((0.0, 0.0, waited_s))
-    monkeypatch.setattr(each, "time", SimpleNamespace(time=lambda: next(clock)))
+    monkeypatch.setattr(each, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     kept = each.Kept(Fleet((Host("a"), Host("b")), connect, Access(fanout=fanout)))
     each.on_each(kept.fleet, "looking", lambda *_: None)
     taken = kept.fleet.connect(Host("a"))
