@@ -11,7 +11,7 @@ from datetime import datetime
 from toolkit.errors import ExitCode, Outcome
 from toolkit.features.rehearse.plan import CheckTurn, RebuiltPart, Rehearsal
 from toolkit.hosts.host import fold
-from toolkit.report.document import Json, envelope, picked, plain
+from toolkit.report.document import Json, envelope, picked
 from toolkit.report.table import Ink, Painter, clean, columns, labelled, unjudged
 from toolkit.report.text import errors
 from toolkit.upgrade import Upgrade
@@ -84,7 +84,7 @@ def rehearse_document(
     """The same for machines; ``when`` in any zone."""
     return {
         **envelope(SCHEMA, when, code),
-        "upgrade": plain(upgrade),
+        "upgrade": picked(upgrade, "driver ofed kernel firmware"),
         "hosts": [_host(e.host, e.value) for e in outcomes if e.value is not None],
         "errors": [
             {"name": e.host, "error": str(e.error), "hint": e.error.hint}

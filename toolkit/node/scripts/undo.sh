@@ -74,7 +74,8 @@ take_away() { # take_away PATH
 }
 
 tidy() { # what a run that was killed has left half done
-    rm -f "$state"/*.new "$state"/try.* "$root$plugin" "$(temp_of "$root$plugin")"
+    rm -f "$state"/*.new "$state"/try.*
+    rm -f "$root$plugin" "$(temp_of "$root$plugin")"
     if [ ! -e "$state/journal" ]; then return; fi
     while read -r dead what _; do
         run=$state/runs/$dead
