@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
@@ -72,6 +74,27 @@ def test_after_too_many_failures_no_process_begins_a_further_host(tmp_path: Path
     found, _ = shared(tmp_path / "log", *names, fanout=3, max_fail="1")
     assert isinstance(found[-1].error, NotBegun)
     assert "2 hosts had failed by then" in str(found[-1].error)
+
+
+def test_none_outlives_the_process_that_hears_them(tmp_path: Path) -> None:
+    _, its = FORKS.Pipe(duplex=False)
+    names = [f"endless{number}" for number in range(4)]
+    (tmp_path / "log").touch()
+    process = FORKS.Process(target=share, args=(its, names, Deeds(tmp_path / "log", 4)))
+    process.start()
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    until(lambda: len(children.read_text().split()) == 2)
+    shards = [Path(f"/proc/{each}/stat") for each in children.read_text().split()]
+    process.kill()
+    process.join()
+    until(lambda: not any(each.exists() and ") Z " not in each.read_text() for each in shards))
+
+
+def until(holds: Callable[[], bool]) -> None:
+    ends = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < ends
+        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("begun", [2, 4])

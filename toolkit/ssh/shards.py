@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import select
 import signal
 import tempfile
 import threading
@@ -179,10 +180,19 @@ def _end_after(
             each.close()  # or ours would not break with that process
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        threading.Thread(target=_end_unheard, args=(pipe,), daemon=True).start()
         serve(tell)
         code = 0
     finally:
         os._exit(code)  # what the other process has open, and at its end, is not ours
+
+
+def _end_unheard(pipe: Connection) -> None:
+    """With the process that hears us, were it killed: what waits for a node says nothing."""
+    heard = select.poll()
+    heard.register(pipe.fileno(), 0)  # errors are told whatever is asked for
+    heard.poll()
+    os._exit(1)
 
 
 def _work_off(

@@ -224,13 +224,16 @@ def on_rhel() -> dict[str, Override]:
     return old | {"kernels": blocks, "boot-entries": entries.replace(KERNEL, NEW) + entries}
 
 
-@pytest.mark.parametrize(
+OF_EITHER_FAMILY = pytest.mark.parametrize(
     ("there", "suffix"),
     [
         pytest.param(holding(), "-generic", id="held"),
         pytest.param(on_rhel(), ".el9.x86_64", id="grubby"),
     ],
 )
+
+
+@OF_EITHER_FAMILY
 def test_a_kernel_that_was_given_up_and_runs_still_is_not_kept(
     there: dict[str, Override], suffix: str
 ) -> None:
@@ -252,13 +255,7 @@ def test_a_kernel_that_was_given_up_and_runs_still_is_not_kept(
         assert any("given up" in each.reason for each in found.blocked) is bool(upgrade.kernel)
 
 
-@pytest.mark.parametrize(
-    ("there", "suffix"),
-    [
-        pytest.param(holding(), "-generic", id="held"),
-        pytest.param(on_rhel(), ".el9.x86_64", id="grubby"),
-    ],
-)
+@OF_EITHER_FAMILY
 def test_a_kernel_that_waits_for_its_trial_becomes_the_default_where_none_is_wanted(
     there: dict[str, Override], suffix: str
 ) -> None:
