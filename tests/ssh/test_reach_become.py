@@ -214,3 +214,13 @@ def test_a_password_does_not_show() -> None:
 )
 def test_marks_are_read(stderr: str, told: StderrParts) -> None:
     assert read_marks(stderr) == told
+
+
+def test_a_script_that_was_cut_on_its_way_runs_nothing(tmp_path: Path) -> None:
+    fed = Become().feed("false_() { false; }\ntouch_it() { :; }\ntouch x\n")
+    for cut in range(len(fed) - 1):
+        done = subprocess.run(
+            ["sh", "-xs"], input=fed[:cut], capture_output=True, cwd=tmp_path, check=False
+        )
+        assert (done.stdout, done.stderr.count(b"+ ")) == (b"", 0), fed[:cut]
+    assert list(tmp_path.iterdir()) == []

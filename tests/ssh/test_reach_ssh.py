@@ -217,7 +217,7 @@ def test_a_script_has_a_connection_that_is_kept(monkeypatch: pytest.MonkeyPatch)
     assert (on.name, result.exit, result.stdout, result.stderr) == ("gpu7", 3, "out\n", "err\n")
     assert lines == ["out"]
     channel: Any = Opened.channel
-    assert channel.sent == b"script\n"
+    assert channel.sent == b"{\nscript\n\n}\n"
     assert channel.calls == [0.5, "shut", "closed"]
     assert channel.command == on._become.command
     assert "sudo" not in channel.command

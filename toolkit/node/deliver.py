@@ -27,8 +27,13 @@ _WIDTH = 80  # characters that progress shows
 
 
 def engine() -> str:
-    """The engine on the node as one script: what a bundle carries as its apply.sh."""
-    return "#!/bin/sh\n" + "\n".join((FOLDER / part).read_text("utf-8") for part in _PARTS)
+    """The engine on the node as one script: what a bundle carries as its apply.sh.
+
+    Its functions are within braces, else a cut in a name at column 0 runs what has that name.
+    """
+    whole = "\n".join((FOLDER / part).read_text("utf-8") for part in _PARTS)
+    functions, mark, calls = whole.partition(_CALLED_AS_A_FILE)
+    return f"#!/bin/sh\n{{\n{functions}}}\n\n{mark}{calls}"
 
 
 def wrapper() -> str:
@@ -314,10 +319,11 @@ def image_runner(runner: str) -> str:
     :param runner: of ``change.bundle.runner``, plain text.
     """
     parts = [
-        "#!/bin/sh",
+        "#!/bin/sh\n{",
         _printing("gdr_view", (FOLDER / "media.sh").read_text("utf-8")),
         _printing("gdr_runner", runner),
         (FOLDER / "image_run.sh").read_text("utf-8"),
+        "}",
         'in_image "$@"\n',
     ]
     return "\n".join(parts)

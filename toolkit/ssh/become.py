@@ -1,8 +1,10 @@
 """How a script becomes root: the remote command, what goes before it on stdin, the marks.
 
-Every script is fed to ``sh -s``; it ends with the one call that does all the work, so a
-script that was cut on its way runs nothing. The remote command is two words in single
-quotes without a quote, "!", or newline in them, which sh, csh and fish read alike:
+Every script is fed to ``sh -s`` within braces, which a shell reads to their end before it
+runs the first command: a script that was cut on its way runs nothing. Without them a cut in
+the name of a function runs the command of that name: "apt" of "apt() {". The remote command
+is two words in single quotes without a quote, "!", or newline in them, which sh, csh and
+fish read alike:
 
     sh -c 'OUTER' 'INNER'      OUTER finds the way to root, INNER ("$0") reads the script
 
@@ -70,10 +72,13 @@ class Become:
         return f"sh -c '{_ROOT}; else {_MISSING}; {way}; fi; {_DONE}' '{inner}'"
 
     def feed(self, script: str) -> bytes:
-        """What goes to its stdin."""
+        """What goes to its stdin.
+
+        :param script: of one command at least.
+        """
         asked = self.wanted and self.password is not None and not self.wrapped
         ahead = f"{self.password}\n{_FENCE}\n" if asked else ""
-        return (ahead + script).encode("utf-8", "surrogateescape")
+        return (ahead + f"{{\n{script}\n}}\n").encode("utf-8", "surrogateescape")
 
 
 @dataclass(frozen=True, slots=True)
