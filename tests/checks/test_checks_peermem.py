@@ -11,10 +11,12 @@ from tests.evidence.build import (
     PEERMEM_INFO,
     SRC,
     UPDATES,
+    build_note,
     kernel_block,
     modinfo,
     module_state,
     without_module,
+    without_srcversion,
 )
 from tests.evidence.frames import ABSENT, DENIED, TIMEOUT, Override, failed
 from tests.evidence.healthy_files import KERNELS_OWN, P2P, PEERS, elf
@@ -43,6 +45,17 @@ def depends(on: str) -> dict[str, Override]:
 
 def on_disk(old: str, new: str) -> dict[str, Override]:
     return {"peermem-modinfo": PEERMEM_INFO.replace(old, new)}
+
+
+def built(loaded: str, on_disk: str) -> dict[str, Override]:
+    """No srcversion is told, and of both a build id that repeats a byte."""
+    name = PEERMEM_INFO.partition("\n")[0].removeprefix("@")
+    state = f"nvidia_peermem/build:{build_note(loaded * 20)}\n"
+    return {
+        "module-state": without_srcversion(module_state()) + state,
+        "peermem-modinfo": without_srcversion(PEERMEM_INFO)
+        + f"@build-ids\n{name}: {build_note(on_disk * 20)}\n",
+    }
 
 
 NV_MEM = "/sys/kernel/mm/memory_peers/nv_mem/version\n"
@@ -186,6 +199,21 @@ ROWS = [
         on_disk(SRC["nvidia_peermem"], "9999999999999999999999Z"),
     ),
     Row(
+        "built-again-and-no-srcversion-tells-it",
+        "peermem.loaded_vs_disk",
+        FAIL,
+        f"build id {'aa' * 20} loaded, {'bb' * 20} on disk",
+        built("aa", "bb"),
+    ),
+    Row("the-same-build", "peermem.loaded_vs_disk", PASS, "the same on disk", built("aa", "aa")),
+    Row(
+        "neither-tells-which-build-it-is",
+        "peermem.loaded_vs_disk",
+        UNKNOWN,
+        "neither version, srcversion nor build id",
+        {"module-state": "nvidia_peermem/initstate:live\nnvidia/initstate:live\n"},
+    ),
+    Row(
         "of-another-driver",
         "peermem.loaded_vs_disk",
         FAIL,
@@ -211,6 +239,18 @@ ROWS = [
             "module-state": module_state().replace(
                 f"nvidia_peermem/version:{DRIVER}", "nvidia_peermem/version:570.86.15"
             )
+        },
+    ),
+    Row(
+        "of-another-release-and-no-driver-is-read",
+        "peermem.loaded_vs_disk",
+        FAIL,
+        f"version 570.86.15 loaded, {DRIVER} on disk",
+        {
+            "nvidia-version": ABSENT,
+            "module-state": module_state().replace(
+                f"nvidia_peermem/version:{DRIVER}", "nvidia_peermem/version:570.86.15"
+            ),
         },
     ),
     Row("removed-since", "peermem.loaded_vs_disk", FAIL, "no longer on disk", NONE),

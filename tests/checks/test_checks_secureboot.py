@@ -5,7 +5,17 @@ from __future__ import annotations
 import pytest
 
 from tests.checks.signing import BY_DKMS, DKMS, OUTLIER, SIGNED_BY_DKMS
-from tests.evidence.build import CONFIG, HEALTHY, KERNEL, PEERMEM_INFO, SRC, node, without_module
+from tests.evidence.build import (
+    CONFIG,
+    HEALTHY,
+    KERNEL,
+    PEERMEM_INFO,
+    SRC,
+    build_note,
+    module_state,
+    node,
+    without_module,
+)
 from tests.evidence.frames import ABSENT, DENIED, TIMEOUT, Override, failed
 from tests.evidence.healthy_files import elf
 from tests.evidence.judging import FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
@@ -47,6 +57,20 @@ def enrolled(serial: str) -> str:
     )
 
 
+def by_vendor(loaded: str, on_disk: str) -> dict[str, Override]:
+    """OFED's ib_core, which tells no srcversion, is signed by somebody else than the driver."""
+    told = f"{SRC['ib_core']}\n"
+    info = str(SIGNED_BY_DKMS["rdma-modinfo"]).replace(f"srcversion:     {told}", "")
+    head, core, rest = info.partition("@ib_core\n")
+    info = head + core + rest.replace(BY_DKMS, "signer:         Vendor\nsig_key:        56:78\n", 1)
+    build = f"ib_core/build:{build_note(loaded * 20)}\n"
+    return {
+        **SIGNED_BY_DKMS,
+        "module-state": module_state().replace(f"ib_core/srcversion:{told}", build),
+        "rdma-modinfo": f"{info}@build-ids\nib_core: {build_note(on_disk * 20)}\n",
+    }
+
+
 INBOX_SIGNED = (
     f"@ib_core\nfilename:       /lib/modules/{KERNEL}/kernel/drivers/infiniband/core/ib_core.ko\n"
     f"vermagic:       {KERNEL} SMP mod_unload modversions \nintree:         Y\n"
@@ -57,6 +81,9 @@ ROWS = [
     Row("not-demanded", "module.signed", NA, "demands no signatures"),
     Row("by-dkms-and-loaded", "module.signed", PASS, "signed by DKMS module signing key",
         SIGNED_BY_DKMS),
+    Row("of-another-signer-and-loaded", "module.signed", PASS, "signed by", by_vendor("aa", "aa")),
+    Row("of-another-signer-and-another-build-is-loaded", "module.signed", FAIL,
+        "ib_core is signed by Vendor", by_vendor("aa", "bb")),
     Row("none-is-signed", "module.signed", FAIL, "nvidia is not signed", {"sig-enforce": "Y\n"}),
     Row("under-lockdown", "module.signed", FAIL, "under lockdown (integrity)",
         {"lockdown": "none [integrity] confidentiality\n"}),

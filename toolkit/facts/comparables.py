@@ -81,7 +81,8 @@ def _driver_options(node: Node) -> Iterator[Trait]:
 
 def _modules(node: Node) -> Iterator[Trait]:
     for name, state in node.module_state.items():
-        yield Trait(name, " ".join(filter(None, (state.version, state.srcversion))) or "loaded")
+        told = (state.version, state.srcversion or state.build_id)
+        yield Trait(name, " ".join(filter(None, told)) or "loaded")
 
 
 def _dkms(node: Node) -> Iterator[Trait]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.evidence.board import BOARD, GPUS, PORTS, REDIRECTS, Board
-from tests.evidence.build import INFINIBAND, PROPRIETARY, groups, node
+from tests.evidence.build import INFINIBAND, PROPRIETARY, build_note, groups, node
 from tests.evidence.frames import ABSENT as ABSENT_FRAME
 from tests.evidence.frames import DENIED, Override
 from tests.evidence.healthy_boot import ARGUMENTS
@@ -52,6 +52,14 @@ def test_one_with_another_value_is_named_with_the_value_and_the_norm() -> None:
             "28.43.2026 (MT_0000000838)",
         ),
     )
+
+
+def test_a_module_without_srcversion_is_told_apart_by_its_build() -> None:
+    build = {each: f"ib_core/build:{build_note(each * 20)}\n" for each in ("aa", "bb")}
+    frames = {name: {"module-state": build["aa"]} for name in NAMES}
+    hosts, differences = only(fleet(frames | {"gpu007": {"module-state": build["bb"]}}))
+    assert hosts == ("gpu007",)
+    assert Difference("loaded module", "ib_core", "bb" * 20, "aa" * 20) in differences
 
 
 PORT = "mlx5_0/ports/1"

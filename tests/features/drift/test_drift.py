@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 
 from tests.checks.rows import ROWS
-from tests.evidence.build import KERNEL, SRC, groups, module_state, node
+from tests.evidence.build import (
+    KERNEL,
+    SRC,
+    build_note,
+    groups,
+    module_state,
+    node,
+    without_srcversion,
+)
 from tests.evidence.frames import ABSENT, Override
 from tests.evidence.healthy_boot import grub
 from tests.evidence.judging import FAIL, PASS
@@ -240,6 +248,9 @@ def test_both_builds_of_a_module_are_shown() -> None:
     assert columns(found) == (SAME, DRIFT)
     assert "srcversion" in found.on_disk.text
     assert "7" * 23 in found.in_effect.text
+    plain = without_srcversion(module_state()) + f"nvidia_peermem/build:{build_note('aa' * 20)}\n"
+    loaded = line(drift({"module-state": plain}), "nvidia-peermem").in_effect.text
+    assert f"build id {'aa' * 20}" in loaded
 
 
 def test_translated_domains_tell_of_both_columns() -> None:

@@ -84,9 +84,13 @@ def _signed_by(node: Node, file: ModuleFile) -> tuple[str, str]:
 
 
 def loaded_as_is(node: Node, file: ModuleFile) -> bool:
-    """Whether the module is loaded from the file that is on disk."""
+    """Whether the module is loaded from the file that is on disk, as far as both tell."""
     state = node.module_state.get(file.name)
-    return state is not None and bool(state.srcversion) and state.srcversion == file.srcversion
+    if state is None:
+        return False
+    told = ((state.srcversion, file.srcversion), (state.build_id, file.build_id))
+    both = {one == other for one, other in told if one and other}
+    return both == {True}
 
 
 def _taken(node: Node) -> set[tuple[str, str]]:

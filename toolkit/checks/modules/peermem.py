@@ -20,7 +20,7 @@ from toolkit.checks.modules import obstacles
 from toolkit.checks.modules.fixes import reload
 from toolkit.checks.modules.loading import NAMES, is_live
 from toolkit.checks.rdma.registration import taken
-from toolkit.errors import read_or
+from toolkit.errors import NoEvidence, read_or
 from toolkit.facts.boot.kernel import module_name
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.registration import PEERMEM
@@ -198,10 +198,17 @@ def loaded_vs_disk(node: Node, want: Want) -> Finding:
     chosen = node.peermem_chosen
     if chosen is None:
         return failed("loaded, but no longer on disk", expected="the loaded module on disk")
-    wrong = []
-    if state.srcversion and chosen.srcversion and state.srcversion != chosen.srcversion:
-        wrong.append(f"srcversion {state.srcversion} loaded, {chosen.srcversion} on disk")
+    told = (
+        ("version", state.version, chosen.version),
+        ("srcversion", state.srcversion, chosen.srcversion),
+        ("build id", state.build_id, chosen.build_id),
+    )
     driver = str(node.driver.version) if node.driver else ""
+    wrong = [
+        f"{word} {loaded} loaded, {on_disk} on disk"
+        for word, loaded, on_disk in told[bool(driver) :]  # each is held beside the driver's below
+        if loaded and on_disk and loaded != on_disk
+    ]
     if driver and state.version and state.version != driver:
         wrong.append(f"version {state.version} loaded, beside driver {driver}")
     if node.driver and chosen.version and chosen.version != str(node.driver.version):
@@ -210,6 +217,11 @@ def loaded_vs_disk(node: Node, want: Want) -> Finding:
         wrong.append(other.found)
     if wrong:
         return failed("; ".join(wrong), expected="the same build, loaded and on disk")
+    if not any(one and other for _, one, other in told):
+        raise NoEvidence(
+            "neither version, srcversion nor build id is told of both",
+            hint="cat /sys/module/nvidia_peermem/version; modinfo nvidia_peermem",
+        )
     return passed(f"version {chosen.version or 'not told'}, the same on disk")
 
 

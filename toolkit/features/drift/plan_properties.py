@@ -9,6 +9,7 @@ from toolkit.checks.all import BY_ID
 from toolkit.checks.check import Status
 from toolkit.checks.judged import Judged
 from toolkit.errors import read_or
+from toolkit.facts.modules.kernel_modules import ModuleFile, ModuleState
 from toolkit.facts.node.node import Node
 from toolkit.features.drift.plan import (
     Cell,
@@ -27,17 +28,19 @@ from toolkit.plan.plan import Plan
 def on_disk_build(node: Node) -> str:
     """Version and source of the nvidia-peermem that the next load takes; "" for none."""
     chosen = node.peermem_chosen
-    return _build(chosen.version, chosen.srcversion) if chosen else ""
+    return _build(chosen) if chosen else ""
 
 
 def loaded_build(node: Node) -> str:
     """The same of the one that is loaded."""
     state = node.module_state.get("nvidia_peermem")
-    return _build(state.version, state.srcversion) if state else ""
+    return _build(state) if state else ""
 
 
-def _build(version: str, srcversion: str) -> str:
-    return " ".join(filter(None, (version, srcversion and f"srcversion {srcversion}")))
+def _build(told: ModuleFile | ModuleState) -> str:
+    named = (("srcversion", told.srcversion), ("build id", told.build_id))
+    said = [f"{word} {value}" for word, value in named if value]
+    return " ".join(filter(None, (told.version, *said[:1])))
 
 
 Describe = Callable[[Node], str]
