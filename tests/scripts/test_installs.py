@@ -137,6 +137,43 @@ def test_an_install_that_was_cut_off_is_taken_back_by_what_is_there_then(
     assert said(tree) == CAME[manager] + WENT[manager]
 
 
+@pytest.mark.parametrize(
+    ("manager", "package", "runs"),
+    [
+        ("apt", "linux-image-6.8.0-90-generic=6.8.0-90.91", "6.8.0-90-generic"),
+        ("apt", "linux-image-unsigned-6.8.0-90-generic=6.8.0-90.91", "6.8.0-90-generic"),
+        ("apt", "linux-modules-6.8.0-90-generic=6.8.0-90.91", "6.8.0-90-generic"),
+        ("dnf", "kernel-core=5.14.0-570.el9", "5.14.0-570.el9.x86_64"),
+        ("dnf", "kernel-64k-core=5.14.0-570.el9", "5.14.0-570.el9.aarch64+64k"),
+        ("dnf", "kernel-rt-core=5.14.0-570.el9", "5.14.0-570.el9.x86_64+rt"),
+        ("dnf", "kernel-uek-core=5.15.0-306.el9uek", "5.15.0-306.el9uek.x86_64"),
+        ("dnf", "kernel6.12=6.12.37-61.105.amzn2023", "6.12.37-61.105.amzn2023.x86_64"),
+        ("zypper", "kernel-default=6.4.0-150600.23.47.2", "6.4.0-150600.23.47-default"),
+        ("zypper", "kernel-azure=6.4.0-150600.8.5.1", "6.4.0-150600.8.5-azure"),
+    ],
+)
+def test_a_kernel_that_runs_is_not_taken_away(
+    tree: Tree, manager: str, package: str, runs: str
+) -> None:
+    other = {
+        name: text.replace("ii b=1", f"ii {package}") for name, text in MANAGERS[manager].items()
+    }
+    name = package.partition("=")[0]
+    node_of(
+        tree,
+        manager,
+        **{each: text.replace("Remv b", f"Remv {name}") for each, text in other.items()},
+    )
+    tree.run(sent(bundle_of({}, *INSTALL)))
+    tree.write("/proc/sys/kernel/osrelease", f"{runs}\n")
+    back = tree.run(rollback_script("last", 5))
+    assert f"the kernel {runs} runs: boot the one before it" in back.stdout
+    assert said(tree) == CAME[manager]
+    tree.write("/proc/sys/kernel/osrelease", "5.10.0-8-generic\n")
+    tree.run(rollback_script("last", 5))
+    assert said(tree) != CAME[manager]
+
+
 @pytest.mark.parametrize("manager", ["apt", "zypper"])
 def test_a_package_that_others_took_away_since_stays_away(tree: Tree, manager: str) -> None:
     """dnf is asked to undo its transaction as a whole, and has its own rule for that."""

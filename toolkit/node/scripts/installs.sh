@@ -85,7 +85,7 @@ bring_back() { # what install brought goes, and what it replaced comes back
     grep -xFf "$run/got" "$run/since" >"$run/came"
     [ -s "$run/came" ] || [ -s "$run/went" ] || return 0
     runs=$(cat "$root/proc/sys/kernel/osrelease") || return
-    if grep -q -e "^linux-image-$runs=" -e "^kernel[a-z-]*=${runs%.*}\$" -e "^kernel-default[a-z-]*=${runs%-default}[.]" "$run/came"; then
+    if grep -q -e "^linux-[a-z-]*-$runs=" -e "^kernel[a-z0-9.-]*=${runs%.*}\$" -e "^kernel-[a-z-]*=${runs%-*}[.]" "$run/came"; then
         echo "the kernel $runs runs: boot the one before it, then take this back"
         return 1
     fi
