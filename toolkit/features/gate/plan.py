@@ -164,4 +164,4 @@ def script(table: tuple[Expected, ...], of: str, when: str) -> str:
     head = f"#!/bin/sh\n# As {of} on {when}: made by gdr-toolkit, to be made anew after a change.\n"
     engine = (FOLDER / "gate.sh").read_text("utf-8")
     body = f"digest='{digest}, of {of} on {when}'\ntable() {{\n    cat <<'ROWS'\n{rows}\nROWS\n}}\n"
-    return f'{head}{engine}\n{body}\ngate "$@" end\n'
+    return f'{head}{{\n{engine}\n{body}\ngate "$@" end\n}}\n'
