@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.features.reload.reload_rows import ROWS, TOLD
-from tests.unit.holdings import LOADED, UVERBS, holding, modules, user
+from tests.unit.holdings import FILES, LOADED, UVERBS, holding, modules, user
 from toolkit.cli.options import Said
 from toolkit.errors import ExitCode, Outcome, Unsupported, UsageError
 from toolkit.facts.modules.module_users import Holding
@@ -146,7 +146,8 @@ def test_who_has_a_device_file_open_uses_its_module(device: str, module: str) ->
 )
 def test_what_comes_back_as_it_went_holds_nothing_up(name: str) -> None:
     text = f"nvidia 1 1 {name}, Live 0x0\n{name} 1 0 - Live 0x0\n"
-    assert told(judged("driver", modules=text)) == []
+    files = f"{FILES}/lib/modules/6.8.0/{name}.ko\n"
+    assert told(judged("driver", modules=text, module_files=files)) == []
 
 
 @pytest.mark.parametrize("first", ["mlx_compat", "mlxfw", "mlxdevm", "mlx5_core", "ib_core"])
