@@ -63,7 +63,9 @@ def test_what_nothing_is_predicted_of_is_told_with_its_bandwidth() -> None:
     )
 
 
-@pytest.mark.parametrize("test", ["all_reduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce"])
+@pytest.mark.parametrize(
+    "test", ["all_reduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce"]
+)
 def test_each_collective_that_rings_carry_is_judged(test: str) -> None:
     assert judged(replace(RUN, test=test, bus=90.0)).status is Status.PASS
 
