@@ -15,6 +15,8 @@ from enum import Enum
 from pathlib import Path
 from types import ModuleType
 
+from msgspec import Struct
+
 import toolkit
 
 HOME = Path(toolkit.__file__).parent
@@ -54,14 +56,18 @@ def defaults() -> Iterator[str]:
             for parameter in inspect.signature(each).parameters.values():  # type: ignore[arg-type]  # it is one
                 yield from _told(f"{where}.{name}({parameter.name})", parameter.default)
         for name, each in vars(module).items():
-            if not inspect.isclass(each) or not dataclasses.is_dataclass(each):
+            if not inspect.isclass(each) or not _record(each):
                 continue
             own = (
                 vars(each).get("__annotations__", {}) if each.__module__ == module.__name__ else {}
             )
-            for field in dataclasses.fields(each):
+            for field in inspect.signature(each).parameters.values():
                 if field.name in own:
                     yield from _told(f"{where}.{name}.{field.name}", field.default)
+
+
+def _record(kind: type) -> bool:
+    return issubclass(kind, Struct) or dataclasses.is_dataclass(kind)
 
 
 def _told(where: str, default: object) -> Iterator[str]:

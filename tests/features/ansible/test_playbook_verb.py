@@ -6,12 +6,12 @@ import json
 import shutil
 import stat
 import tempfile
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from dev.run import ROOT
 from tests.evidence.build import node
