@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from ipaddress import IPv6Address
 
 import pytest
+from msgspec.structs import replace
 
 from tests.evidence.healthy_fabric import devinfo, smi_q
 from toolkit.errors import Unparsable

@@ -8,12 +8,12 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from dev.run import ROOT
 from tests.evidence.build import node

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import cast
+
+from msgspec.structs import replace
 
 from tests.features.exercise.exercising import planned, view
 from toolkit.checks.check import Status

@@ -59,7 +59,7 @@ COMMAND = [
 
 
 def machine(**more: object) -> QemuMachine:
-    fields = {name: getattr(MACHINE, name) for name in QemuMachine.__slots__}
+    fields = {name: getattr(MACHINE, name) for name in QemuMachine.__struct_fields__}
     return QemuMachine(**{**fields, **more})
 
 

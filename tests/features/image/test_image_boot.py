@@ -9,12 +9,12 @@ import stat
 import sys
 from base64 import b64decode
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from invoke.context import Context
 from invoke.exceptions import Exit
+from msgspec.structs import replace
 
 from tests.features.image.booting import Fake, fakes
 from tests.features.image.booting import machine as machine_of

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from xml.etree import ElementTree as Xml
@@ -13,6 +12,7 @@ from xml.etree import ElementTree as Xml
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.checks.test_checks_pci import loose, matrix
 from tests.evidence.board import BOARD, FLAT, HCAS, PORTS, REDIRECTS, Board

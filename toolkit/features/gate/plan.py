@@ -6,8 +6,9 @@ Only what a shell reads from /proc and /sys in a moment: what takes a tool is do
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from hashlib import sha256
+
+from msgspec import Struct
 
 from toolkit.compat.gpus import XidAction, xid_rows
 from toolkit.errors import Unparsable, UsageError
@@ -23,8 +24,7 @@ _RELOAD = "reload --hosts NODE"
 _PROVISION = "provision --hosts NODE"
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
+class Expected(Struct, frozen=True):
     """One thing that is to be as it was."""
 
     kind: str  # a word of gate.sh: is, there, leads, least, has, bits, locks, xids
