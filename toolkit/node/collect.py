@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import shlex
-from dataclasses import dataclass
 from functools import cache
 from math import ceil
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from toolkit.errors import FloodError, TransportError, Unparsable
 from toolkit.evidence import Evidence
@@ -27,8 +28,7 @@ _FILES = ("frames.sh", "routes.sh", *(f"probe_{part}.sh" for part in _PARTS))
 _USERS_PARTS = ("frames.sh", "routes.sh", "holding.sh")
 
 
-@dataclass(frozen=True, slots=True)
-class Register:
+class Register(Struct, frozen=True):
     """That the probe tries, beside reading, which HCA takes the memory of which GPU."""
 
     libibverbs: str = ""  # a file or name on the node; "" for the node's own

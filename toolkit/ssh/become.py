@@ -22,7 +22,8 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.errors import BecomeError
 from toolkit.ssh.limits import GATHERED
@@ -50,8 +51,7 @@ _ASKED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Become:
+class Become(Struct, frozen=True):
     """Whether and how to be root. The password does not show in a repr."""
 
     wanted: bool = True  # False: run as the login user (--no-become)
@@ -83,8 +83,7 @@ class Become:
         return (ahead + f"{{\n{script}\n}}\n").encode("utf-8", "surrogateescape")
 
 
-@dataclass(frozen=True, slots=True)
-class StderrParts:
+class StderrParts(Struct, frozen=True):
     """What stderr tells, once the marks are taken out."""
 
     begun: bool  # the script's own shell was started

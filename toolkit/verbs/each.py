@@ -6,10 +6,12 @@ import os
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolkit.errors import Outcome, ToolkitError
 from toolkit.evidence import Evidence
@@ -179,8 +181,7 @@ def spread_saved(
     return each_of()
 
 
-@dataclass(frozen=True, slots=True)
-class Alike:
+class Alike(Struct, frozen=True):
     """What was seen of it so far. May be called from many threads: a dict takes one at a time."""
 
     _kept: dict[Hashable, Hashable] = field(default_factory=dict)
