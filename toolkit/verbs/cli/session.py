@@ -385,10 +385,7 @@ def consent(
 
 
 def _try_out(said: Said) -> None:
-    """What --out names takes files, as far as can be known before any node is asked.
-
-    :raises UsageError: it does not.
-    """
+    """:raises UsageError: --out takes no files, as far as can be known before any node is asked."""
     out = Path(said.text("out"))
     if not said.text("out"):
         return
