@@ -102,6 +102,12 @@ def test_ibv_devinfo_tells_the_physical_state_where_it_is_verbose(word: str, sta
     assert (device.ports[0].state, device.ports[0].phys_state) == ("DOWN", state)
 
 
+@pytest.mark.parametrize("state", ["ACTIVE", "DOWN", "INIT", "ARMED", "NOP"])
+def test_ibv_devinfo_tells_the_states_that_sysfs_tells(state: str) -> None:
+    (device,) = parse_ibv_devinfo(f"hca_id:\tmlx5_0\n\tport:\t1\n\t\tstate:\tPORT_{state} (4)\n")
+    assert device.ports[0].state == state
+
+
 def test_no_device_is_an_answer_of_ibv_devinfo_and_noise_is_none() -> None:
     assert parse_ibv_devinfo("No IB devices found\n") == ()
     with pytest.raises(Unparsable, match="ibv_devinfo"):

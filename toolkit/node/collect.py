@@ -53,6 +53,8 @@ def _text(file: str) -> str:
 def probe_script(register: Register | None = None, inside: Inside | None = None) -> str:
     """The script that reads a node, as one text; with ``register`` it allocates GPU memory, too.
 
+    Within braces: it is piped and copied by others as well, and cut it runs nothing.
+
     :param inside: what the node has that runs the job; what is tried is tried in there.
     """
     parts = [_text(file) for file in _FILES]
@@ -65,7 +67,7 @@ def probe_script(register: Register | None = None, inside: Inside | None = None)
             f"register_program() {{\ncat <<'GDR_REGISTER'\n{register_program()}GDR_REGISTER\n}}",
             _text("probe_register.sh"),
         ]
-    return "#!/bin/sh\n" + "\n".join([*parts, _text("probe.sh")])
+    return "\n".join(["#!/bin/sh\n{", *parts, _text("probe.sh") + "}\n"])
 
 
 def patience() -> float:

@@ -74,9 +74,11 @@ class Become(Struct, frozen=True):
     def feed(self, script: str) -> bytes:
         """What goes to its stdin.
 
-        :param script: of one command at least.
+        :param script: of one command at least; what gdr-node takes is the very probe.
         """
-        asked = self.wanted and self.password is not None and not self.wrapped
+        if self.wrapped:
+            return script.encode("utf-8", "surrogateescape")
+        asked = self.wanted and self.password is not None
         ahead = f"{self.password}\n{_FENCE}\n" if asked else ""
         return (ahead + f"{{\n{script}\n}}\n").encode("utf-8", "surrogateescape")
 

@@ -55,12 +55,13 @@ def on_hosts(
     """
     chosen = fleet.hosts if hosts is None else tuple(hosts)
     progress = fleet.access.progress
-    progress.begin(title, len(chosen))
-    run = run_all
+    begin, run = partial(progress.begin, title, len(chosen)), run_all
     if processes > 1:
         from toolkit.ssh.shards import run_apart  # noqa: PLC0415 only very many nodes pay for it
 
-        run = partial(run_apart, processes)
+        run = partial(run_apart, processes, begun=begin)  # a terminal's has a thread
+    else:
+        begin()
     try:
         return run(
             chosen,

@@ -106,6 +106,9 @@ SITUATIONS = {
         *partners("bad/0", 4, reached(0.5, suspect="the wire"), reached(None, HOST)),
         ran(99, "bad/0", "n1/0", replace(reached(0.4), suspect="once")),
     ),
+    "nobody is suspected, and some tests are without a result": report(
+        *partners("bad/0", 4, reached(0.5), reached(None, HOST))
+    ),
     "a node": report(
         *partners("bad/0", 3, reached(0.5)),
         *(ran(50 + at, "bad/1", f"n{at}/0", reached(0.6)) for at in range(3)),

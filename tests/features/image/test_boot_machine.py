@@ -130,6 +130,26 @@ def test_the_firmware_that_is_installed(
 
 
 @pytest.mark.parametrize(
+    ("code", "variables"),
+    [
+        ("OVMF/OVMF_CODE_4M.fd", "OVMF/OVMF_VARS_4M.fd"),
+        ("OVMF/OVMF_CODE.fd", "OVMF/OVMF_VARS.fd"),
+        ("edk2/ovmf/OVMF_CODE.fd", "edk2/ovmf/OVMF_VARS.fd"),
+        ("qemu/ovmf-x86_64-code.bin", "qemu/ovmf-x86_64-vars.bin"),
+    ],
+)
+def test_where_the_families_put_the_firmware(
+    code: str, variables: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = [f"/usr/share/{code}", f"/usr/share/{variables}"]
+    copied: list[str] = []
+    monkeypatch.setattr(Path, "exists", lambda path: str(path) in here)
+    monkeypatch.setattr("shutil.copyfile", lambda source, _: copied.append(source))
+    assert find_uefi(tmp_path) == Uefi(Path(here[0]), tmp_path / "variables")
+    assert copied == here[1:]
+
+
+@pytest.mark.parametrize(
     ("code", "mark", "boots"),
     [
         (b"\x01" + bytes(439), b"\x55\xaa", True),

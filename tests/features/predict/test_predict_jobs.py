@@ -63,6 +63,13 @@ def test_what_nothing_is_predicted_of_is_told_with_its_bandwidth() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "test", ["all_reduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce"]
+)
+def test_each_collective_that_rings_carry_is_judged(test: str) -> None:
+    assert judged(replace(RUN, test=test, bus=90.0)).status is Status.PASS
+
+
 def test_where_gpudirect_cannot_work_that_is_the_suspect() -> None:
     dark = job_of(node({"module-state": "", "nvidia-version": PROPRIETARY}))
     (suspect,) = judged(second=dark).suspects
