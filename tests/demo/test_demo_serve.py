@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import pwd
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from toolkit.demo import serve
 from toolkit.demo.serve import served, sftp_server
 from toolkit.errors import ToolkitError, UsageError
 
@@ -35,19 +37,44 @@ def lay(folder: Path, name: str, text: str) -> None:
 
 
 @pytest.fixture(autouse=True)
-def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder = tmp_path / "programs"
     folder.mkdir()
     lay(folder, "sshd", SSHD.format(python=sys.executable))
     lay(folder, "unshare", "#!/bin/sh\n")  # as root it is asked whether it may
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    return folder
+    begun: list[subprocess.Popen[bytes]] = []
+    launch = serve._launch
+
+    def noted(sshd: str, folder: Path, name: str, port: int) -> subprocess.Popen[bytes]:
+        begun.append(launch(sshd, folder, name, port))
+        return begun[-1]
+
+    monkeypatch.setattr(serve, "_launch", noted)
+    yield folder
+    assert {each.wait(60) for each in begun} <= {-9, 255}
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes with nothing in them, where it is the folder that matters."""
+
+    def prepare(folder: Path, names: tuple[str, ...]) -> None:
+        for name in names:
+            tree = folder / "nodes" / name / "tree"
+            for each in ("etc", ".node"):
+                (tree / each).mkdir(parents=True)
+            (tree / ".node" / "user").write_text("root\n")
+            (folder / "nodes" / name / "host_key.pub").write_text("key\n")
+
+    monkeypatch.setattr(serve, "prepare", prepare)
 
 
 @pytest.fixture
 def fleet(tmp_path: Path) -> Iterator[tuple[Path, dict[str, int]]]:
     with served("demo[1-2]", tmp_path / "a" / "fleet") as ports:
         yield tmp_path / "a" / "fleet", ports
+    assert {each.name for each in (tmp_path / "a").iterdir()} == set()
 
 
 def test_what_its_files_say_of_each_node(fleet: tuple[Path, dict[str, int]]) -> None:
@@ -76,15 +103,16 @@ def test_what_its_files_say_of_each_node(fleet: tuple[Path, dict[str, int]]) -> 
     assert os.access(folder / "sshd" / "as-named", os.X_OK)
 
 
-def test_a_folder_is_served_by_one_alone(fleet: tuple[Path, dict[str, int]]) -> None:
-    with (
-        pytest.raises(UsageError, match="another process serves it"),
-        served("demo1", fleet[0]),
-    ):
+def test_a_folder_is_served_by_one_alone(
+    bare: None,  # before the fleet
+    fleet: tuple[Path, dict[str, int]],
+) -> None:
+    with pytest.raises(UsageError, match="another process serves"), served("demo1", fleet[0]):
         pytest.fail("two serve it")
     assert (fleet[0] / "hosts.ini").exists()
 
 
+@pytest.mark.usefixtures("bare")
 def test_a_folder_that_was_made_goes_and_one_that_was_there_stays_empty(tmp_path: Path) -> None:
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     theirs.mkdir()
@@ -93,12 +121,16 @@ def test_a_folder_that_was_made_goes_and_one_that_was_there_stays_empty(tmp_path
             with served("demo1", folder):
                 pass
         assert not ours.exists()
-        assert {each.name for each in theirs.iterdir()} == {"demo-fleet"}
+        assert [*theirs.iterdir()] == []
 
 
 @pytest.mark.parametrize(
     ("name", "says"),
-    [("o ther", "has letters that"), ("full", "there are other files"), ("full/file", "")],
+    [
+        ("o ther", "has letters that"),
+        ("full", "there are other files"),
+        ("full/file", "Not a directory|File exists"),
+    ],
 )
 def test_a_folder_that_cannot_be_had(tmp_path: Path, name: str, says: str) -> None:
     (tmp_path / "full").mkdir()
@@ -109,6 +141,7 @@ def test_a_folder_that_cannot_be_had(tmp_path: Path, name: str, says: str) -> No
     assert {each.name for each in tmp_path.iterdir()} == {"full", "programs"}
 
 
+@pytest.mark.usefixtures("bare")
 def test_an_sshd_that_ends_is_quoted_and_leaves_nothing(tmp_path: Path, programs: Path) -> None:
     lay(programs, "sshd", "#!/bin/sh\necho one >&2\necho no such option >&2\nexit 255\n")
     with (
