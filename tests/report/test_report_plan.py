@@ -45,6 +45,14 @@ def test_a_plan_says_what_why_and_what_follows() -> None:
     assert "then      update bootloader, reboot" in text
 
 
+def test_a_plan_says_what_is_tried_by_one_boot() -> None:
+    text = told(("gpu1", IOMMU_PLAN))
+    assert IOMMU_PLAN.trial is not None
+    said = " ".join(text.split())
+    assert f"tried {IOMMU_PLAN.trial.told}: by one boot, and kept if no check is worse" in said
+    assert "tried" not in told(("gpu1", PEERMEM_PLAN))
+
+
 def test_files_stand_in_the_order_of_the_causes_and_are_placed_in_the_plan_s_own() -> None:
     ill = {**TRANSLATED, **LITTLE_MEMLOCK}
     plan, judged = plan_for(ill), judge_node("gpu1", node(ill), Want(), TODAY)
