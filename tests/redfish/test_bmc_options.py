@@ -192,7 +192,9 @@ def test_all_that_was_said_is_heeded(
     assert bmc_access(Said(said)) == BmcAccess(login, BmcTrust(ca="/ca"), {}, 120)
     more = {"bmc_pin": f"{PIN},,{pins[1]}", "bmc_timeout": "1", "bmc_map": str(tmp_path / "map")}
     places = {"gpu1": BmcPlace("bmc1")}
-    assert bmc_access(Said({**said, **more})) == BmcAccess(login, BmcTrust(pins, ca="/ca"), places, 1)
+    assert bmc_access(Said({**said, **more})) == BmcAccess(
+        login, BmcTrust(pins, ca="/ca"), places, 1
+    )
     with pytest.raises(UsageError, match="beside what BMCs are known by"):
         bmc_access(Said({**said, "bmc_insecure": True}))
 
