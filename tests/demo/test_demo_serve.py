@@ -150,3 +150,65 @@ def test_an_sshd_that_ends_is_quoted_and_leaves_nothing(tmp_path: Path, programs
     ):
         pytest.fail("it is served")
     assert not (tmp_path / "fleet").exists()
+
+
+LAID = (
+    *("sys", "boot", "lib/modules", "usr/src", "tmp", "var/tmp", "var/log", "var/lib/dkms"),
+    *("proc/cmdline", "proc/cpuinfo", "proc/modules", "proc/version", "proc/driver", "proc/iomem"),
+    *("proc/sys/kernel/hostname", "proc/sys/kernel/osrelease", "proc/sys/kernel/random/boot_id"),
+    *("etc/os-release", "etc/fstab"),
+)
+COMMANDS = (
+    *("reboot", "shutdown", "systemctl", "modprobe", "rmmod", "depmod", "dkms", "sysctl"),
+    *("update-grub", "update-initramfs", "dracut", "grubby"),
+)
+
+
+def test_as_root_the_node_s_files_and_commands_lie_over_the_machine_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever could change the machine, wherever a program looks for it."""
+    folder, node = tmp_path / "fleet", tmp_path / "fleet" / "node"
+    for each in (*LAID, "etc/passwd"):
+        (node / "tree" / each).parent.mkdir(parents=True, exist_ok=True)
+        (node / "tree" / each).touch()
+    (folder / "sshd").mkdir()
+    (folder / "sshd" / "as-named").touch()
+    monkeypatch.setattr(Path, "exists", lambda _: True)
+    places = {place: source for source, place, *_ in map(str.split, serve._laid(folder, node))}
+    assert places[str(folder)] == str(folder)
+    needed = (folder, Path(sys.executable), Path(sys.base_prefix))  # they would be hidden
+    kept = {str(above) for each in needed for above in (each, *each.parents)}
+    own = {f"/{each}": f"{node}/tree/{each}" for each in LAID if f"/{each}" not in kept}
+    named = {
+        str(Path(at, each).resolve()): f"{folder}/sshd/as-named"
+        for each in COMMANDS
+        for at in ("/usr/sbin", "/usr/bin")
+    }
+    assert places == {str(folder): str(folder), **own, **named}
+
+
+def test_nothing_is_written_to_a_disk_of_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disks = ("ext4", "xfs", "btrfs", "overlay", "zfs", "f2fs", "ext3", "nfs", "nfs4")
+    rows = [f"dev /{kind} {kind} rw 0 0" for kind in disks]
+    rows += [f"dev {at}/x ext4 rw 0 0" for at in ("/tmp", "/run", "/dev", "/proc", "/sys")]
+    rows += ["dev /mine ext4 rw 0 0", "dev /a\\040b ext4 rw 0 0", "tmpfs /memory tmpfs rw 0 0"]
+    (tmp_path / "mounts").write_text("\n".join(rows) + "\n")
+    monkeypatch.setattr(serve, "Path", lambda _: tmp_path / "mounts")
+    assert serve._kept(Path("/mine")) == sorted(f"/{kind}" for kind in disks)
+
+
+@pytest.mark.parametrize(
+    "place", ["lib/openssh", "libexec/openssh", "lib/ssh", "libexec", "lib/misc"]
+)
+def test_the_program_for_transfers_is_found_where_each_family_has_it(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def which(name: str, *, path: str) -> str | None:
+        found = f"/usr/{place}"
+        return f"{found}/{name}" if found in path.split(":") else None
+
+    monkeypatch.setattr("toolkit.demo.serve.shutil.which", which)
+    assert sftp_server() == f"/usr/{place}/sftp-server"

@@ -187,6 +187,7 @@ def test_all_that_was_said_is_heeded(
 ) -> None:
     monkeypatch.setattr("toolkit.cli.bmc.check_ca", str)  # whatever it holds
     (tmp_path / "map").write_text("gpu1 bmc1\n")
+    said: dict[str, str | int | bool]
     said = {"bmc_user": "ops", "bmc_password_file": str(secret), "bmc_ca": "/ca"}
     login, pins = Login("ops", "hunter2"), (PIN, "cd" * 32)
     assert bmc_access(Said(said)) == BmcAccess(login, BmcTrust(ca="/ca"), {}, 120)
