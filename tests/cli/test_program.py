@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.invoked import here
@@ -10,6 +12,12 @@ from toolkit.cli import Gdr
 from toolkit.errors import ExitCode
 
 Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no tasks of others are found."""
+    monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -26,6 +34,8 @@ def test_the_version_tells_the_commit_where_one_is_known(
     monkeypatch.setattr(cli, "commit", lambda: made_of)
     Gdr(name=name, version="9").print_version()
     assert capsys.readouterr().out.splitlines() == lines
+    assert here(monkeypatch, "--version") == ExitCode.OK
+    assert capsys.readouterr().out.splitlines() == lines[-1:]
 
 
 @pytest.mark.parametrize(
@@ -38,6 +48,7 @@ def test_the_version_tells_the_commit_where_one_is_known(
         ("docter", "docter is no verb", "did you mean doctor? gdr --list"),
         ("no-such-verb", "no-such-verb is no verb", "gdr --list"),
         ("--wrong", "--wrong is no option", "gdr --list"),
+        ("--config", "--config needs a value", "gdr --list"),
         ("--help docter", "docter is no verb", "did you mean doctor? gdr --list"),
         ("image --diff a", "a is no verb", "two images side by side: gdr image.diff"),
     ],

@@ -164,6 +164,4 @@ def _renamed(argv: Sequence[str]) -> str:
 
 def main() -> None:
     """The console script ``gdr``."""
-    Gdr(
-        name="gdr", binary="gdr", version=__version__, namespace=namespace, config_class=Settings
-    ).run()
+    Gdr(name="gdr", binary="gdr", namespace=namespace, config_class=Settings).run()
