@@ -10,8 +10,10 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from dev.run import MARK, MEMORY
 from toolkit.package_data import kept
@@ -33,8 +35,7 @@ _TESTS, _CACHE = "temporary folders of tests", "what tests of all checkouts keep
 _Holder = tuple[str, tuple[str, ...]]  # who, and the paths that it holds
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
+class Left(Struct, frozen=True):
     """One thing, or several of a kind."""
 
     what: str

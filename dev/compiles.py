@@ -16,8 +16,10 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from dev.run import ROOT
 from toolkit.compat.reader import DATA, Compat, CompileBasis, Compiles, Confidence, shipped
@@ -230,7 +232,7 @@ def _quoted(value: str | bool) -> str:
 def without(compat: Compat) -> Compat:
     """The table without what a list of builds put into it."""
     kept = tuple(row for row in compat.compiles if row.source != _SOURCE)
-    return replace(compat, compiles=kept)
+    return compat.having(compiles=kept)
 
 
 def judged(built: Iterable[ListedBuild], compat: Compat) -> Counter[str]:
@@ -247,7 +249,7 @@ def held_back(built: tuple[ListedBuild, ...], seed: int, compat: Compat) -> Coun
     held = set(random.Random(seed).sample(built, len(built) // HELD))  # noqa: S311 - no secret
     bare = without(compat)
     made = tuple(rows_of([each for each in built if each not in held]))
-    return judged(held, replace(bare, compiles=(*bare.compiles, *made)))
+    return judged(held, bare.having(compiles=(*bare.compiles, *made)))
 
 
 @dataclass(frozen=True, slots=True)

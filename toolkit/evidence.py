@@ -23,8 +23,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolkit.errors import CutOff, NeedsRoot, NoEvidence, NotCollected, Unparsable
 
@@ -61,8 +63,7 @@ class State(StrEnum):
     TIMEOUT = "timeout"  # abandoned while it hung
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(Struct, frozen=True):
     """One collected source."""
 
     key: str  # "dkms-status"
@@ -91,8 +92,7 @@ class Frame:
         }[self.state]
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(Struct, frozen=True):
     """The frames of one node. ``complete`` only when the end frame arrived and counts right."""
 
     frames: dict[str, Frame] = field(default_factory=dict)

@@ -21,8 +21,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 Value = int | float | str | tuple[tuple[str, str], ...]
 
@@ -47,8 +48,7 @@ class ExpectKey(StrEnum):
     KERNEL = "kernel"
 
 
-@dataclass(frozen=True, slots=True)
-class Expect:
+class Expect(Struct, frozen=True):
     """The keys that were given, each with its value."""
 
     values: tuple[tuple[ExpectKey, Value], ...] = ()

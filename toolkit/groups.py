@@ -9,9 +9,11 @@ A host may be in several groups that do not contradict one another.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Protocol
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolkit.errors import UsageError
 from toolkit.expect import said
@@ -31,8 +33,7 @@ class Wants(Protocol):
         """By its name, as the operator wrote it or as its evidence is named."""
 
 
-@dataclass(frozen=True, slots=True)
-class SiteWants:
+class SiteWants(Struct, frozen=True):
     """The wanted state of a site whose hosts are not all alike."""
 
     common: Want  # what holds of all, and of whatever has no name: an image, a fleet
@@ -75,8 +76,7 @@ class SiteWants:
         return replace(want, waivers=tuple(waivers))
 
 
-@dataclass(frozen=True, slots=True)
-class Renamed:
+class Renamed(Struct, frozen=True):
     """The same where evidence goes by other names than its hosts have."""
 
     wants: Wants

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Upgrade:
+class Upgrade(Struct, frozen=True):
     """What would be another version; "" for what stays as it is."""
 
     driver: str = ""  # "595.58.03"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
 from datetime import date
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolkit import DEFAULT_PROFILE as DEFAULT_PROFILE  # noqa: PLC0414 # for who loads a profile
 from toolkit.compat.bios import read_wanted_bios
@@ -54,8 +56,7 @@ COMPANIONS = ("nvidia-fs", "gdrdrv")  # modules that may be delivered beside nvi
 CONSUMERS = ("nccl", "ucx", "nvshmem")  # libraries whose version may be named
 
 
-@dataclass(frozen=True, slots=True)
-class Waiver:
+class Waiver(Struct, frozen=True):
     """A failure that the site has decided to live with, for a while."""
 
     check: str
@@ -64,8 +65,7 @@ class Waiver:
     hosts: str = ""  # node set of those that it is for; "" for all
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """A table of [[group]]: hosts of which something of their own holds."""
 
     hosts: str  # node set: "@gb200", "gpu[001-128]"
@@ -75,30 +75,26 @@ class Group:
     waivers: tuple[Waiver, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SigningPaths:
+class SigningPaths(Struct, frozen=True):
     """The site's key for modules, where it lies on the nodes: absolute paths."""
 
     key: str
     certificate: str  # DER
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutLimits:
+class RolloutLimits(Struct, frozen=True):
     """The table [rollout]: what holds for all who change nodes, whatever each is told."""
 
     max_unavailable: int | None = None  # nodes; None for any number
 
 
-@dataclass(frozen=True, slots=True)
-class Bundles:
+class Bundles(Struct, frozen=True):
     """The table [bundles]: what holds for every bundle that is made here."""
 
     sign_key: str = ""  # file of the SSH key that signs them; "" for unsigned
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """Which checks are judged in one run, by their ids: --only and --skip. All, without either."""
 
     only: frozenset[str] = frozenset()
@@ -111,8 +107,7 @@ class Selection:
         return (not self.only or check in self.only) and check not in self.skip
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(Struct, frozen=True):
     """The wished-for state of a node."""
 
     # None: the path that the node takes; no profile insists on one unless it names it. Code
@@ -122,7 +117,7 @@ class Want:
     ofed: str = "any"  # one of OFED
     iommu: Iommu = Iommu.PASSTHROUGH
     driver_min: str = ""  # lowest NVIDIA driver version that will do; "" for any
-    waivers: tuple[Waiver, ...] = field(default=())
+    waivers: tuple[Waiver, ...] = ()
     consumers: tuple[tuple[str, str], ...] = ()  # ("nccl", "2.27"): what jobs bring along
     modules: Modules = Modules.DKMS
     companions: tuple[str, ...] = ()  # of COMPANIONS: delivered too, where modules are built
@@ -141,8 +136,8 @@ class Want:
     upgrade: Upgrade = field(default_factory=Upgrade)  # said by options alone
     checks: Selection = Selection()  # which count; said by options alone
     taken: bool = False  # the path is the one that the node takes, and no profile's
-    compat: Compat = field(default_factory=shipped, repr=False)
-    own: tuple[Any, ...] = field(default=(), repr=False)  # checks of the site; Any: these are above
+    compat: Compat = field(default_factory=shipped)
+    own: tuple[Any, ...] = ()  # checks of the site; Any: these are above
 
     @classmethod
     def load(cls, profile: str, *, site: Path | None = None) -> Want:
@@ -198,7 +193,7 @@ def _table(file: Path) -> dict[str, Any]:
     except (OSError, ValueError) as why:
         hint = "TOML, as in the examples of docs/guide.md, the site's file"
         raise UsageError(f"{file}: cannot be read: {why}", hint=hint) from why
-    known = {each.name for each in fields(Want)} - _SAID
+    known = {*Want.__struct_fields__} - _SAID
     for key in table:
         if key not in known:
             raise UsageError(f"{file}: unknown key {key!r}", hint=f"keys: {sorted(known)}")
@@ -330,7 +325,7 @@ def consumer(name: str, version: object) -> tuple[str, str]:
 
 def _signing(value: Any) -> SigningPaths:
     """The table [signing]: key and certificate, as paths that a shell reads as they are."""
-    keys = {each.name for each in fields(SigningPaths)}
+    keys = {*SigningPaths.__struct_fields__}
     if not isinstance(value, dict) or set(value) != keys:
         raise ValueError(f"signing must have {', '.join(sorted(keys))} and nothing else")
     for name, path in value.items():
@@ -387,7 +382,7 @@ _SHAPED: dict[str, Callable[[Any], Any]] = {
 
 def _waiver(number: int, row: Any) -> Waiver:
     """One table of [[waivers]]: check, reason and the last day, and for whom if not for all."""
-    keys = {each.name for each in fields(Waiver)} - {"hosts"}
+    keys = {*Waiver.__struct_fields__} - {"hosts"}
     if not isinstance(row, dict) or not keys <= set(row) <= keys | {"hosts"}:
         raise ValueError(f"waiver {number} must have {', '.join(sorted(keys))}, and may have hosts")
     if type(row["until"]) is not date:  # a datetime is a date too, and cannot be compared to one

@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import re
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from toolkit.errors import Unparsable
 from toolkit.facts.pci.pcie_caps import Link
@@ -21,8 +22,7 @@ class Tier(StrEnum):
     C = "C"  # broken: only the direction is predictable
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(Struct, frozen=True):
     id: str
     kind: str  # "verbs_bw"
     path: str  # "switch", "rc_same", "staged"

@@ -24,9 +24,10 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from tests.bench.doctor import HEALTHY, ROOT, Contender, Site, compare, named, peers, site
 from tests.fleet.ansible import programs

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from tests.bmc.persona import Manners, Persona
 from tests.bmc.personas import PERSONAS

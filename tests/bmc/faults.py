@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from tests.bmc.asked import Asked
 
@@ -24,8 +26,7 @@ class Kind(StrEnum):
     SLOW = "slow"  # done; the answer comes in ten parts over ``slow_s``
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """Lets requests of ``method`` whose path holds ``path`` go wrong, ``times`` times."""
 
     kind: Kind

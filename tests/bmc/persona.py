@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+
+from msgspec import Struct
 
 from tests.bmc.rules import Resource, entries
 
@@ -26,8 +27,7 @@ class Pending(StrEnum):
     BARE = "bare"  # as CHANGES, and without Attributes where nothing is to change
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manners:
+class Manners(Struct, frozen=True, kw_only=True):
     """How a BMC behaves; a test may set each of them: ``simulate("dell", post_s=1)``."""
 
     etag: Etag = Etag.OFFERED
@@ -60,8 +60,7 @@ class Manners:
     connections: int = 0  # more at a time are dropped; 0 for no limit
 
 
-@dataclass(frozen=True)  # without slots: its paths are looked for once
-class Persona:
+class Persona(Struct, frozen=True, dict=True):
     """One kind of BMC.
 
     :param tree: every resource by its path, as written in @odata.id, without a slash at its

@@ -12,10 +12,11 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+from msgspec.structs import replace
 
 from tests.bmc.asked import Log
 from tests.bmc.faults import Fault, Faults, Kind

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from tests.bmc.client import bmc_on
 from tests.bmc.simulator import Simulator
@@ -120,4 +122,4 @@ def only(rolled: Rolled[BiosOutcome]) -> BiosOutcome:
 
 
 def with_(consent: Consent, **told: bool | float) -> Consent:
-    return replace(consent, **told)  # type: ignore[arg-type] # names and types are the test's own
+    return replace(consent, **told)

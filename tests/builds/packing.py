@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from tests.builds.layers import stack
 from tests.builds.sandbox import Sandbox

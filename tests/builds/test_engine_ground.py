@@ -9,10 +9,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.builds.sandbox import Sandbox
 from toolkit.built.plan.model import BuildFailure, Inputs, Part

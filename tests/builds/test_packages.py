@@ -9,10 +9,10 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.builds.guest import boot
 from tests.builds.packing import MAKING, Modules, put, state

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.builds.packing import MAKING, Modules, state
 from tests.builds.sandbox import Sandbox

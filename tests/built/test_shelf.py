@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 import pytest
+from msgspec.structs import replace
 
 from tests.evidence.build import KERNEL, NEXT_KERNEL, node
 from tests.evidence.frames import failed

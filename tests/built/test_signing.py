@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import struct
 import tempfile
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.built.test_store import BUILT
 from tests.evidence.modules import signed as message_by

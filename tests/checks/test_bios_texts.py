@@ -48,6 +48,7 @@ OTHERS = (
     '<Setting name="Cores Enabled" numericValue="0" type="Numeric"/>',
     '<Setting name="Administrator Password" type="Password"/>',
     '<Setting name="Option ROM Messages" selectedOption="Force BIOS" type="Option"/>',
+    '<Setting name="Asset" stringValue="rack 7" type="String"/>',
 )
 
 
@@ -124,9 +125,23 @@ def test_what_sum_wrote_is_read_as_its_bmc_would_serve_it() -> None:
         "CoresEnabled": 0,
         "AdministratorPassword": None,
         "OptionROMMessages": "Force BIOS",
+        "Asset": "rack 7",
         "QuietBoot_0001": True,
     }
     assert (bios.vendor, bios.model, bios.version) == ("Supermicro", "X11DPT-B", "1.1a")
+
+
+def test_what_sum_wrote_tells_what_could_be_chosen() -> None:
+    told = (
+        "<Information><AvailableOptions><Option>Off</Option><Option>On</Option></AvailableOptions>"
+        "<DefaultOption>On</DefaultOption></Information>"
+    )
+    line = f'<Setting name="ASPM" selectedOption="Off" type="Option">{told}</Setting>'
+    (found,) = parse_sum_bios(sum_text([line], drawn(1))).attributes.values()
+    assert ([each.value for each in found.entry.choices], found.entry.default) == (
+        ["Off", "On"],
+        "On",
+    )
 
 
 @pytest.mark.parametrize(

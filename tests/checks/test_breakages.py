@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
+from msgspec.structs import replace
 
 from tests.checks.test_checks_gds import LOADED
 from tests.evidence.board import BOARD, GPUS, HCAS, Board
@@ -254,7 +255,7 @@ def test_a_breakage_is_met_where_its_cause_is_and_nowhere_else(row: Met) -> None
 
 def test_a_breakage_that_a_site_adds_is_met_by_no_rule_and_ends_nothing() -> None:
     own = replace(shipped().breakages[0], id="X01")
-    want = Want(compat=replace(shipped(), breakages=(own, *shipped().breakages)))
+    want = Want(compat=shipped().having(breakages=(own, *shipped().breakages)))
     assert [each.id for each in known(Node(node()), want)] == ["B02"]
 
 

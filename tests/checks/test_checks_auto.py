@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import date
 
 import pytest
+from msgspec.structs import replace
 
 from tests.evidence.build import PROPRIETARY, node, without_module
 from tests.evidence.frames import ABSENT, DENIED, Override

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import date
 
 import pytest
+from msgspec.structs import replace
 
 from tests.evidence.board import BOARD, GPUS, HCAS, MIB, PORTS, Board, Fn, hca, od
 from tests.evidence.build import INFINIBAND, PROPRIETARY, UP, gpu_rows, hca_lines, node

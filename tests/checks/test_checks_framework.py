@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from datetime import date, timedelta
 from itertools import product
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.checks.rows import ASKED_OF_ALL, ROWS
 from tests.evidence.board import BOARD, GPUS

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from tests.evidence.board import BOARD, GPUS, Board, Fn
 from tests.evidence.build import CONFIG, GUEST_CPU, KERNEL, PROPRIETARY, groups, node

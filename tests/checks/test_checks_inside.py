@@ -151,6 +151,8 @@ ROWS: list[Row] = [
         well(drivers="")),
     Row("named-by-a-variable", "inside.provider", PASS, "mlx5",
         well(drivers="", environment="IBV_DRIVERS=mlx5\n")),
+    Row("named-by-rdma-cores-own-variable", "inside.provider", PASS, "mlx5",
+        well(drivers="", environment="RDMAV_DRIVERS=efa:mlx5\n")),
     Row("unread", "inside.provider", UNKNOWN, "permission denied", well(providers=DENIED)),
     Row("new-enough", "inside.rdma_core", PASS, "rdma-core 50.0", WELL, want=DMABUF),
     Row("before-dma-buf", "inside.rdma_core", FAIL, "no ibv_reg_dmabuf_mr, rdma-core 28.0",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.checks.test_checks_pci import verdict
 from tests.evidence.board import BOARD, FLAT, GIB, GPUS, HCAS, MIB, PORTS, Board, Fn, Registers

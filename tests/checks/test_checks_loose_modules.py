@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import date
 
 import pytest
+from msgspec.structs import replace
 
 from tests.evidence.healthy_fabric import smi_q
 from tests.evidence.judging import FAIL, PASS, UNKNOWN

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from tests.evidence.board import BOARD, BRIDGE, HCAS, IB, PORTS, Board, Fn
 from tests.evidence.build import CPU, GUEST_CPU, OPEN, UP, hca_lines, node

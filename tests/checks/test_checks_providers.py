@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from tests.checks.signing import OUTLIER
 from tests.checks.test_checks_kernel import SIGNED
@@ -234,7 +234,7 @@ def test_the_next_kernel_needs_mlx5_for_a_connectx_alone(provider: str, status: 
 
 def test_what_was_reported_once_is_no_ground_for_a_verdict() -> None:
     row = replace(PROVIDERS["irdma"], confidence=Confidence.LOW)
-    compat = replace(shipped(), providers=(row,))
+    compat = shipped().having(providers=(row,))
     want = Want(path=PeerPath.DMABUF, compat=compat)
     holds(Row("", "dmabuf.nic", UNKNOWN, "is not known", kernel("6.8.0"), of("irdma"), want))
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from tests.evidence.board import BOARD, GIB, GPUS, Board, Registers
 from tests.evidence.build import without_module

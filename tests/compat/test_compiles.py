@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from dev.compiled import FILE, CompiledPair, as_csv, read_pairs, rows_of_pairs
 from dev.compiles import (
@@ -108,7 +108,7 @@ def test_rows_made_of_a_list_are_rows_that_the_reader_takes() -> None:
 
 
 def test_rows_speak_of_what_lies_between_two_lists_and_of_nothing_beyond() -> None:
-    table = replace(COMPAT, compiles=tuple(rows_of(BUILT)))
+    table = COMPAT.having(compiles=tuple(rows_of(BUILT)))
     minor = "5.14.0-503.1.1.el9_5.x86_64"
     assert answer("25.07-0.9.7", minor, of=table) == (True, "vendor", "M")
     assert answer("24.10-0.7.0", minor, of=table) is None  # 9.6 is not listed for it
@@ -131,9 +131,9 @@ def test_a_row_that_denies_what_the_vendor_builds_is_counted_as_wrong() -> None:
     lie = replace(no, before="27.01", kernel_first="5.14")
     # A tenth of the list is asked for, once the rows are made of the others.
     built = tuple(ListedBuild(f"26.04-0.{n}", "rhel9.4", "") for n in range(1, 40))
-    assert held_back(built, 1, replace(COMPAT, compiles=()))["right"] == 3
+    assert held_back(built, 1, COMPAT.having(compiles=()))["right"] == 3
     never = replace(lie, releases="")
-    assert held_back(built, 1, replace(COMPAT, compiles=(never,)))["wrong"] == 3
+    assert held_back(built, 1, COMPAT.having(compiles=(never,)))["wrong"] == 3
 
 
 def compiled(kernel: str, works: str, note: str = "") -> CompiledPair:
@@ -145,7 +145,7 @@ def test_neighbours_that_compiled_alike_are_one_row_and_nothing_beyond_them() ->
     kernels = ("6.12.95+deb13-amd64", "6.12.96+deb13-amd64", "6.12.117+deb13-amd64")
     pairs = [compiled(kernels[0], "yes"), compiled(kernels[2], "no", "nv-pci.c: too few arguments")]
     pairs.insert(0, compiled(kernels[1], "yes"))
-    table = replace(COMPAT, compiles=tuple(rows_of_pairs(read_pairs(as_csv(pairs)))))
+    table = COMPAT.having(compiles=tuple(rows_of_pairs(read_pairs(as_csv(pairs)))))
     found = [
         None if row is None else (row.works, str(row.basis))
         for row in (

@@ -6,10 +6,12 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from datetime import date
 from enum import StrEnum
 from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from tests.corpus.expected import EXPECTED, Case
 from tests.corpus.known import CORPUS, index
@@ -38,8 +40,7 @@ class Right(StrEnum):
         return self.value if self in {Right.RIGHT, Right.WRONG} else "silent"
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """One capture."""
 
     file: str

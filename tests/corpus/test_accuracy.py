@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from dev.accuracy.__main__ import PAGE, main
 from dev.accuracy.apply import predicted
@@ -134,7 +134,7 @@ def test_shipped_constants_are_those_of_all_points(points: tuple[Point, ...]) ->
 def test_no_constant_rests_on_the_source_that_is_judged(points: tuple[Point, ...]) -> None:
     """Another figure in a source changes nothing of what is said of that source."""
     lies = tuple(
-        Point(**{n: getattr(e, n) for n in Point.__slots__} | {"measured": e.measured * 3})
+        Point(**{n: getattr(e, n) for n in Point.__struct_fields__} | {"measured": e.measured * 3})
         if e.source == points[0].source
         else e
         for e in points

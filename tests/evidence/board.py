@@ -10,17 +10,19 @@ pci0000:05 ── 05:01.0 root port ── 06:00.0 HCA mlx5_2, for storage
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 MIB, GIB = 1 << 20, 1 << 30
 BRIDGE, GPU_CLASS, IB, ETHERNET = 0x060400, 0x030200, 0x020700, 0x020000
 REDIRECTS = 0x1D  # SrcValid, ReqRedir, CmpltRedir, UpstreamFwd: what firmware likes to leave
 
 
-@dataclass(frozen=True, slots=True)
-class Registers:
+class Registers(Struct, frozen=True):
     """What firmware and kernel left in the PCI Express registers; sizes in bytes."""
 
     payload: int = 256
@@ -36,8 +38,7 @@ class Registers:
     vfs: int | None = None  # virtual functions that it offers; None without the capability
 
 
-@dataclass(frozen=True, slots=True)
-class Fn:
+class Fn(Struct, frozen=True):
     """One PCI function."""
 
     address: str

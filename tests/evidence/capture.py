@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from toolkit.demo.create import environment, make_node
 from toolkit.demo.nodes import READY, UBUNTU_KERNEL

@@ -10,7 +10,7 @@ NUMA-attached   Grace or Vera RP ── GPU;  RP ── NIC
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from tests.evidence.board import BRIDGE, ETHERNET, GIB, GPU_CLASS, MIB, Board, Fn
 

@@ -7,12 +7,12 @@ makes what followed from it pass, and nothing else.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from datetime import date
 from functools import cache
 from itertools import combinations
 
 import pytest
+from msgspec.structs import replace
 
 from tests.evidence.board import BOARD, GPUS, PORTS, REDIRECTS
 from tests.evidence.build import (

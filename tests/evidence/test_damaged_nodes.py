@@ -7,11 +7,11 @@ in ``damaged_nodes.txt`` that no damage before gave. To accept a change: GDR_ACC
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.evidence.board import BOARD, PORTS, REDIRECTS
 from tests.evidence.build import node

@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from pathlib import Path
 
 import pytest
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from tests.evidence.build import node
 from toolkit.errors import NoEvidence, NotCollected, Unparsable
@@ -36,8 +37,8 @@ NAMES = sorted(
 
 def shown(value: object) -> str:
     """As Python would write it; sets in order."""
-    if is_dataclass(value) and not isinstance(value, type):
-        told = (f"{each.name}={shown(getattr(value, each.name))}" for each in fields(value))
+    if isinstance(value, Struct):
+        told = (f"{name}={shown(held)}" for name, held in asdict(value).items())
         return f"{type(value).__name__}({', '.join(told)})"
     if isinstance(value, dict):
         return f"{{{', '.join(f'{shown(key)}: {shown(held)}' for key, held in value.items())}}}"
@@ -53,9 +54,9 @@ def lines(name: str, value: object) -> Iterator[str]:
     whole = shown(value)
     if len(name) + len(whole) < 160:
         yield f"{name}: {whole}"
-    elif is_dataclass(value):
-        for each in fields(value):
-            yield from lines(f"{name}.{each.name}", getattr(value, each.name))
+    elif isinstance(value, Struct):
+        for each, held in asdict(value).items():
+            yield from lines(f"{name}.{each}", held)
     elif isinstance(value, dict | list | tuple):
         items = value.items() if isinstance(value, dict) else enumerate(value)
         for key, held in items:

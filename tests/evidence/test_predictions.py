@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.evidence.board import BOARD, FLAT, GPUS, HCAS, PORTS, Board, Registers
 from tests.evidence.build import GUEST_CPU, INFINIBAND, PROPRIETARY, groups, node

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.evidence.board import BOARD, GPUS, HCAS, PORTS, Board, Fn
 from tests.evidence.boards import SPEEDS, WIDTHS, boards, unrelated

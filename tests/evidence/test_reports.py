@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.evidence.board import BOARD, HCAS, PORTS, REDIRECTS
 from tests.evidence.build import node

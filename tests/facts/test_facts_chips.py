@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.evidence.build import node
 from toolkit.compat.gpus import BEFORE_TURING, Chip, chip, chips
 from toolkit.errors import Unparsable
 from toolkit.facts.firmware.machine import guest_of, parse_detect_virt
+from toolkit.facts.node.node import Node
 
 
 @pytest.mark.parametrize(
@@ -41,6 +43,24 @@ def test_systemd_detect_virt_says_one_word() -> None:
     assert parse_detect_virt("none\n") == "none"
     with pytest.raises(Unparsable, match="systemd-detect-virt"):
         parse_detect_virt("Failed to check for virtualization: x\n")
+
+
+@pytest.mark.parametrize(
+    ("said", "container"),
+    [
+        *(
+            (name, name)
+            for name in (
+                *("openvz", "lxc", "lxc-libvirt", "systemd-nspawn", "docker", "podman", "rkt"),
+                *("wsl", "proot", "pouch", "container-other"),
+            )
+        ),
+        ("none", ""),
+        ("kvm", ""),
+    ],
+)
+def test_what_systemd_calls_a_container_is_one(said: str, container: str) -> None:
+    assert Node(node({"virt": f"{said}\n"})).container == container
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.evidence.board import BOARD, GIB, GPUS, HCAS, MIB, PORTS, REDIRECTS, Board, Registers
 from tests.evidence.board import space as laid_out

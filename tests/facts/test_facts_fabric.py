@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from ipaddress import IPv6Address
 
 import pytest
+from msgspec.structs import replace
 
 from tests.evidence.healthy_fabric import devinfo, smi_q
 from toolkit.errors import Unparsable
@@ -100,6 +100,12 @@ def test_ibv_devinfo_tells_the_physical_state_where_it_is_verbose(word: str, sta
     text = f"hca_id:\tmlx4_0\n\tport:\t1\n\t\tstate:\tPORT_DOWN (1)\n\t\tphys_state:\t{word}\n"
     (device,) = parse_ibv_devinfo(text)
     assert (device.ports[0].state, device.ports[0].phys_state) == ("DOWN", state)
+
+
+@pytest.mark.parametrize("state", ["ACTIVE", "DOWN", "INIT", "ARMED", "NOP"])
+def test_ibv_devinfo_tells_the_states_that_sysfs_tells(state: str) -> None:
+    (device,) = parse_ibv_devinfo(f"hca_id:\tmlx5_0\n\tport:\t1\n\t\tstate:\tPORT_{state} (4)\n")
+    assert device.ports[0].state == state
 
 
 def test_no_device_is_an_answer_of_ibv_devinfo_and_noise_is_none() -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from tests.unit.grounds import CRCS, DRIVER, KERNEL, MLNX, NVIDIA, OTHER, Survey, sha
 from toolkit.errors import NoEvidence, Unparsable, Unsupported

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from toolkit.errors import NeedsRoot, NoEvidence, Unparsable
 from toolkit.facts.pci.config_space import Acs

@@ -202,6 +202,9 @@ PASTED: list[tuple[str, Callable[[], object], object]] = [
         DeviceRequests=[{"Capabilities": [["gpu"]], "DeviceIDs": None}]).gpus, True),
     ("gpus-by-nodes", lambda: _container(Devices=[{"PathOnHost": "/dev/nvidia0"}]).gpus, True),
     ("capabilities-in-small-letters", lambda: _container(CapAdd=["cap_ipc_lock"]).pins, True),
+    ("capabilities-as-podman-tells-them", lambda: parse_inspect(json.dumps([
+        {"Id": "0", "HostConfig": {}, "EffectiveCaps": ["CAP_IPC_LOCK"], "BoundingCaps": []}
+        ]))[0].pins, True),
     ("any-number-of-bytes", lambda: _container(**LIMITS).memlock, -1),
     ("a-name-for-want-of-one", lambda: _with("A=1").name, "0123456789ab"),
     ("gpus-of-the-runtime", lambda: [_with(f"NVIDIA_VISIBLE_DEVICES={seen}", Runtime="nvidia").gpus
@@ -224,6 +227,9 @@ PASTED: list[tuple[str, Callable[[], object], object]] = [
     ("both-ways", lambda: _json_run(in_place={"bus_bw": 5, "nwrong": 2}).rows[0],
      Collective(8, "float", 1, 2, 3, 2, 5)),
     ("a-gpu-by-its-address", lambda: _gpu(device_hex="[0000:AB:00]").address, "0000:ab:00.0"),
+    ("a-gpu-by-its-name", lambda: _gpu(device_info="NVIDIA H100").name, "NVIDIA H100"),
+    ("the-time-of-the-processor", lambda: _json_run(
+        out_of_place={"cpu_time": 7, "alg_bw": 2, "bus_bw": 3}).rows[0].time_us, 7.0),
     ("a-bandwidth-in-gigabits", lambda: [
         (e.size, e.iterations, e.average) for e in _perf(**BW).bandwidths], [(1000, 5, 1.0)]),
     ("latencies-alone", lambda: [e.average for e in _perf(MsgSize=8, t_avg=2).latencies], [2]),

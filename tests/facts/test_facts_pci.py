@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.evidence.board import BOARD, BRIDGE, FLAT, GIB, GPUS, HCAS, MIB, Board, Fn
 from toolkit.errors import Unparsable

@@ -350,7 +350,8 @@ CLAIMS: list[tuple[str, Callable[[], object], object]] = [
         ("absent", "absent"), ("ENOSYS", "EBADF"), ("ENOSYS", "ENOSYS"), ("ENOSYS", "x"))],
      ["libibverbs", "the kernel", "the kernel", "ibv_reg_dm"]),
     ("a-call-that-is-not-there", lambda: [DmabufAnswer(each, "").able for each in (
-        "EBADF", "ENOSYS", "absent", "EINVAL")], [True, False, False, None]),
+        "EBADF", "absent", "EOPNOTSUPP", "EPROTONOSUPPORT", "ENOSYS", "ENOTTY", "ENOTSUP", "EIO")],
+     [True, *[False] * 6, None]),
     ("counters-that-ran-over", lambda: [each.sent for each in moved(
         {(d, 1): {"port_xmit_data": 2} for d in "abc"},
         {("a", 1): {"port_xmit_data": 2}, ("b", 1): {"port_xmit_data": 1}, ("d", 1): {}})],

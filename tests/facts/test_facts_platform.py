@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from tests.evidence.board import BOARD, BRIDGE, HCAS, PORTS, Board, Fn, od, space
 from tests.evidence.platforms import ALTRA, DATA_DIRECT, GRACE, INLINE, INLINE_HOST, VERA

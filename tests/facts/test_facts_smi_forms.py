@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from toolkit.errors import Unparsable
-from toolkit.facts.gpu.smi_forms import GpuLinks, parse_nvlink_status
+from toolkit.facts.gpu.smi_forms import GpuLinks, parse_nvlink_status, xml_blocks
 from toolkit.facts.gpu.smi_health import parse_smi_said
 from toolkit.facts.gpu.smi_query import SmiReport, parse_smi_query, parse_smi_table
 
@@ -117,6 +117,30 @@ def test_the_xml_of_an_old_branch() -> None:
     assert gpu.health.clocks == (("HW Thermal Slowdown", "Active"),)
     assert gpu.health.errors == (("Double Bit Total", "5"),)
     assert gpu.health.repairs == (("Retired Pages, Pending Page Blacklist", "Yes"),)
+
+
+def test_each_tag_is_called_as_the_text_calls_it() -> None:
+    """The text of the same driver, which is what the checks look for."""
+    told = {
+        "pci": "PCI",
+        "fb_memory_usage": "FB Memory Usage",
+        "cc_protected_memory_usage": "Conf Compute Protected Memory Usage",
+        "mig_mode": "MIG Mode",
+        "clusteruuid": "ClusterUUID",
+        "current_mig": "Current",
+        "pending_mig": "Pending",
+        "pending_blacklist": "Pending Page Blacklist",
+        "remapped_row_pending": "Pending",
+        "remapped_row_failure": "Remapping Failure Occurred",
+        "sram_uncorrectable_parity": "SRAM Uncorrectable Parity",
+        "dram_correctable": "DRAM Correctable",
+        "tpc": "TPC",
+        "clocks_event_reason_sw_thermal_slowdown": "SW Thermal Slowdown",
+    }
+    inside = "".join(f"<{tag}>1</{tag}>" for tag in told)
+    text = f'<nvidia_smi_log><gpu id="00000000:3B:00.0">{inside}</gpu></nvidia_smi_log>'
+    _, [(_, found)] = xml_blocks(f"noise\n{text}")
+    assert {path[0] for path in found} == {*told.values()}
 
 
 @pytest.mark.parametrize("at", range(1, XML.count("\n")))

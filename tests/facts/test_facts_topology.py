@@ -212,12 +212,18 @@ def test_a_file_of_classes_alone() -> None:
     assert found.distance(found.gpus[0], found.hcas[0]) is PXB
 
 
-def test_one_broadcom_chip_is_one_switch() -> None:
-    chip = {"class_": "0x060400", "vendor": "0x1000", "device": "0xc030"}
+@pytest.mark.parametrize("device", ["0xc010", "0xc030"])
+def test_one_broadcom_chip_is_one_switch(device: str) -> None:
+    chip = {"class_": "0x060400", "vendor": "0x1000", "device": device}
     inner = pci("0d:00.0", pci("0f:00.0", GPU0), **chip)
     other = pci("0a:00.0", pci("0c:00.0", net("mlx5_0")), **chip)
     found = parse_nccl_xml(system(pci("08:00.0", inner + other, **chip)))
     assert found.distance(found.gpus[0], found.hcas[0]) is PIX
+
+
+def test_a_dump_of_a_live_node_tells_its_processor() -> None:
+    text = '<system><cpu numaid="0" vendor="GenuineIntel" familyid="6" modelid="143"/></system>'
+    assert parse_nccl_xml(text).processor == ("GenuineIntel", 6, 143)
 
 
 def test_an_ordinary_interface_and_another_makers_gpu_do_not_count() -> None:

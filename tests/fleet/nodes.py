@@ -13,8 +13,9 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from tests import invoked
 from tests.fleet.sshd import Keys, Sshd
@@ -32,8 +33,7 @@ LOCKING = ("etc/security/limits.d/90-rdma.conf", "etc/systemd/system.conf.d/rdma
 Digest = dict[str, tuple[int, int, int, str]]  # mode, uid, gid, hash or link by path
 
 
-@dataclass(slots=True)
-class Nodes:
+class Nodes(Struct):
     """Nodes by name, each behind its own sshd."""
 
     folder: Path

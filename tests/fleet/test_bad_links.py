@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from tests.fleet.conftest import Site
 from tests.fleet.links import Mute, Relay

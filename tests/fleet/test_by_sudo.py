@@ -7,10 +7,11 @@ import pwd
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.scripts.engine import MODPROBE_D, SHELLS, Ran, Tree, make_tree
 from tests.scripts.test_gdr_node import PROBE, WRAPPER, install, refused

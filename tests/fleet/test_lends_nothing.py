@@ -5,10 +5,10 @@ from __future__ import annotations
 import socket
 import subprocess
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.fleet.conftest import Site
 from tests.fleet.sshd import Keys, Sshd

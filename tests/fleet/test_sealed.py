@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.evidence.build import node
 from tests.unit.passports import BORN, born

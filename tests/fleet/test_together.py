@@ -8,10 +8,10 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.fleet.links import Relay
 from tests.fleet.nodes import Nodes, served

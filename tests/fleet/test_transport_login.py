@@ -5,10 +5,10 @@ from __future__ import annotations
 import subprocess
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.fleet.conftest import Kind, Site
 from tests.fleet.sshd import Keys, Sshd, fingerprint, keygen

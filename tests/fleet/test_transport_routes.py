@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import paramiko
 import pytest
+from msgspec.structs import replace
 
 from tests.fleet.conftest import Site
 from tests.fleet.sshd import Keys, Sshd

@@ -14,11 +14,11 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.fleet.links import Relay
 from tests.fleet.nodes import Nodes, served

@@ -47,6 +47,17 @@ def ran(tree: Path, script: str, shell: str = "sh") -> tuple[int, str]:
     return running.returncode, out
 
 
+def test_where_there_is_no_room_for_what_it_carries_nothing_is_run(tree: Path) -> None:
+    few = tree.parent / "few"
+    few.write_text('ulimit -f 1\nexec sh "$@"\n')  # blocks of a file
+    begin(tree, "exit\n").communicate(timeout=LIMIT_S)  # which makes image.sh
+    words = ("sh", few, tree.parent / "image.sh", tree, "apply", "0", "end")
+    env = {**os.environ, "TMPDIR": str(tree.parent / "tmp")}
+    done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, "no file can be written there" in done.stdout) == (5, True)
+    assert list((tree.parent / "tmp").iterdir()) == []
+
+
 @pytest.fixture
 def slow(tree: Path) -> Iterator[subprocess.Popen[str]]:
     """One that is at work in the tree, and stays there."""

@@ -10,9 +10,11 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
+
+from msgspec.structs import replace
 
 from dev.run import ROOT
 from tests.mutants.atlas import Atlas, words

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePosixPath
 
+from msgspec import Struct
+
 from tests.mutants.sites import Site, differs, sites
 
 CORE = "core"  # the files at the toolkit's top
@@ -32,8 +34,7 @@ class Mutant:
         return f"{self.path}:{self.site.line} ({self.site.kind}): {change(self.site)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Struct, frozen=True):
     """What came of one mutant."""
 
     mutant: Mutant

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from dataclasses import dataclass
 
 import pytest
@@ -10,6 +12,7 @@ from tests.replay import ReplayTransport
 from toolkit.errors import TransportError
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.node.collect import collect, probe_script
+from toolkit.ssh.become import Become
 from toolkit.ssh.stream import Lines
 from toolkit.ssh.transport import Result, Sink, quiet
 
@@ -38,6 +41,16 @@ class Scripted:
         return Result(self.exit, lines.end(), self.stderr)
 
     def close(self) -> None: ...
+
+
+def test_a_probe_that_is_cut_runs_nothing_and_goes_to_gdr_node_as_it_is_installed() -> None:
+    """gdr-node compares the bytes; others copy the file, and pipe it."""
+    probe = probe_script()
+    assert Become(wrapped=True).feed(probe) == probe.encode()
+    for name in re.finditer(r"^\w+(?=\(\) \{)", probe, re.M):
+        part = probe[: name.end()].encode()
+        ran = subprocess.run(["sh", "-xs"], input=part, capture_output=True, check=False)
+        assert (ran.stdout, ran.stderr.count(b"+ ")) == (b"", 0), name[0]
 
 
 def test_what_a_login_prints_around_it_is_not_evidence() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from tests.unit.fleets import TODAY, WHEN, capture, named, page_of
 from toolkit.checks.judged import judge_node

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from msgspec.structs import replace
 from playwright.sync_api import Page, expect
 
 from tests.features.exercise.test_bisect import SimulatedFleet, hosts_of

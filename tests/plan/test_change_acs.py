@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import date
 
 import pytest
+from msgspec.structs import replace
 
 from tests.evidence.board import BOARD, BRIDGE, GPUS, PORTS, REDIRECTS, Board, Fn
 from tests.evidence.build import GUEST_CPU

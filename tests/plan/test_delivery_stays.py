@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from tests.evidence.build import DRIVER, KERNEL, NEXT_KERNEL, modinfo, node
 from tests.evidence.frames import Override

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from tests.evidence.build import node
 from tests.plan.bridging import BARE, ODD, REDIRECTED, runs

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.evidence.build import HEALTHY, KERNEL, node
 from tests.evidence.frames import ABSENT, Override

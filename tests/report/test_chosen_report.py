@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import jsonschema
+from msgspec.structs import replace
 
 from tests.checks.test_chosen import CLOSED, DMABUF, NO_NVLINK, VOLTA, of
 from tests.evidence.build import OPEN, node

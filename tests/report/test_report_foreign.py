@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from tests.unit.judged import SLOW, judged
 from toolkit.checks.check import Gap, passed, unknown

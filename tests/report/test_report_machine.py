@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from xml.etree import ElementTree as Xml
 
 import jsonschema
 import pytest
+from msgspec.structs import replace
 
 from tests.unit.judged import BARE, HEALTHY, SICK, UNSURE, judged
 from toolkit.checks.check import failed

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 from datetime import date
 
 import pytest
+from msgspec.structs import replace
 
 from dev.run import ROOT as CHECKOUT
 from tests.evidence.board import BOARD, GPUS, Fn

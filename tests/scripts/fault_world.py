@@ -17,9 +17,11 @@ import subprocess
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+
+from msgspec.structs import replace
 
 from tests.scripts.disk_states import LOSSES, Disk, Lies, Moment, build, lying
 from tests.scripts.engine import (

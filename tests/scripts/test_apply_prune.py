@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from tests.scripts.engine import MODPROBE_D, STATE, Ran, Tree, bundle_of, sent
 from tests.scripts.test_apply_deliver import Local

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -204,15 +205,17 @@ def test_an_event_is_json_whatever_the_node_says(node: Path) -> None:
 
 
 def test_a_gate_that_was_cut_off_says_nothing(node: Path) -> None:
-    """Wherever: with no programs beside it, for half of a name of its own may be one of theirs."""
+    """Wherever: half of a name of its own, such as "shut", may be one of a program's."""
     whole, dash = script(TABLE, "gpu1", "2026-11-28"), shutil.which("dash")
     assert dash is not None
-    for cut in (*range(0, len(whole) - 40, 97), *range(len(whole) - 40, len(whole) - 1)):
+    names = [at.start() + 2 for at in re.finditer(r"^\w+\(\) \{", whole, re.M)]
+    for cut in (*names, *range(0, len(whole) - 40, 97), *range(len(whole) - 40, len(whole) - 1)):
         done = subprocess.run(
             (dash, "-c", whole[:cut]), env={"PATH": str(node / "none")}, capture_output=True,
             check=False,
         )  # fmt: skip
         assert done.stdout == b"", whole[:cut][-40:]
+        assert b"not found" not in done.stderr, whole[:cut][-40:]
 
 
 def test_a_row_of_a_machine_of_250_functions_starts_no_process(node: Path) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.scripts.engine import LIMITS, MODPROBE_D, SHELLS, STATE, Tree, bundle_of, digest, sent
 from tests.scripts.shells import parts

@@ -6,10 +6,10 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.scripts.engine import (
     MODPROBE_D,

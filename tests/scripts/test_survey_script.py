@@ -6,10 +6,10 @@ import os
 import re
 import shlex
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.scripts.engine import SHELLS
 from tests.scripts.shells import parts, say

@@ -10,7 +10,15 @@ from typing import cast
 import pytest
 
 from tests.invoked import FORKS
-from tests.ssh.sharing import Deeds, share
+from tests.ssh.sharing import (
+    Deeds,
+    children_ignored,
+    no_disk,
+    no_memory,
+    share,
+    stopped_amid_a_message,
+    stopped_at_a_fork,
+)
 from toolkit.errors import LoginError, Outcome
 from toolkit.ssh.pool import Abandoned, NotBegun
 from toolkit.ssh.shards import WorkerEnded
@@ -108,6 +116,28 @@ def test_ctrl_c_leaves_no_process_and_says_of_each_host_how_far_it_got(
     assert begun <= kinds.count(Abandoned) <= 4
 
 
-def test_where_no_process_can_be_started_this_one_asks_them_all(tmp_path: Path) -> None:
-    found, here = shared(tmp_path / "log", "n1", "n2", forks=False)
+def test_ctrl_c_while_a_process_is_begun_ends_the_run(tmp_path: Path) -> None:
+    names = [f"endless{number}" for number in range(4)]
+    found, _ = shared(tmp_path / "log", *names, before=stopped_at_a_fork)
+    assert {type(each.error) for each in found} <= {Abandoned, NotBegun}
+
+
+def test_ctrl_c_amid_a_message_ends_the_run(tmp_path: Path) -> None:
+    found, _ = shared(tmp_path / "log", "long", "endless", before=stopped_amid_a_message)
+    assert {type(each.error) for each in found} <= {Abandoned, NotBegun}
+
+
+def test_how_one_ended_is_told_though_whoever_started_us_ignores_its_children(
+    tmp_path: Path,
+) -> None:
+    found, _ = shared(tmp_path / "log", "deadly", "n1", fanout=2, before=children_ignored)
+    assert "was killed by SIGKILL" in str(found[0].error)
+    assert found[1].ok
+
+
+@pytest.mark.parametrize("before", [no_memory, no_disk])
+def test_where_no_process_can_be_started_this_one_asks_them_all(
+    tmp_path: Path, before: Callable[[], None]
+) -> None:
+    found, here = shared(tmp_path / "log", "n1", "n2", before=before)
     assert [each.value for each in found] == [here, here]

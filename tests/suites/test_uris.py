@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from toolkit.errors import TransportError, UsageError
 from toolkit.suites.opened import access_of, containers
@@ -15,7 +15,7 @@ PLAIN = Access()
 
 
 def access(hosts: str, **said: str) -> Access:
-    return replace(PLAIN, hosts=hosts, **said)  # type: ignore[arg-type] # each is a text
+    return replace(PLAIN, hosts=hosts, **said)
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from datetime import UTC, date, datetime
 from functools import cache
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from toolkit.checks.judged import judge_node
 from toolkit.errors import Outcome, ToolkitError

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from hashlib import sha256
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolkit.evidence import Evidence
 from toolkit.facts.modules.build_env import Ground, parse_ground
@@ -29,8 +31,7 @@ def sha(word: str) -> str:
     return sha256(word.encode()).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class Package:
+class Package(Struct, frozen=True):
     """A DKMS package below /usr/src."""
 
     name: str
@@ -58,8 +59,7 @@ NVIDIA_FS = Package("nvidia-fs", "2.13", ("nvidia-fs",))
 GDRDRV = Package("gdrdrv", "2.4.4", ("gdrdrv",))
 
 
-@dataclass(frozen=True, slots=True)
-class Survey:
+class Survey(Struct, frozen=True):
     """What is to be surveyed; ``ground`` reads it."""
 
     kernels: tuple[str, ...] = (KERNEL,)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from tests.evidence.build import DRIVER, KERNEL, PEERMEM, SRC, UPDATES
 from tests.evidence.frames import Override

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from functools import cache, partial
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from tests.evidence.board import BOARD, GPUS
 from tests.evidence.build import node

@@ -6,9 +6,11 @@ starts. What a node looks like in each state is planned for by the real planner.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
 from functools import cache
+
+from msgspec.structs import replace
 
 from tests.evidence.board import BOARD, GPUS
 from tests.evidence.build import node

@@ -15,6 +15,8 @@ from enum import Enum
 from pathlib import Path
 from types import ModuleType
 
+from msgspec import Struct
+
 import toolkit
 
 HOME = Path(toolkit.__file__).parent
@@ -54,14 +56,23 @@ def defaults() -> Iterator[str]:
             for parameter in inspect.signature(each).parameters.values():  # type: ignore[arg-type]  # it is one
                 yield from _told(f"{where}.{name}({parameter.name})", parameter.default)
         for name, each in vars(module).items():
-            if not inspect.isclass(each) or not dataclasses.is_dataclass(each):
+            if not inspect.isclass(each) or each.__module__ != module.__name__:
                 continue
-            own = (
-                vars(each).get("__annotations__", {}) if each.__module__ == module.__name__ else {}
-            )
-            for field in dataclasses.fields(each):
-                if field.name in own:
-                    yield from _told(f"{where}.{name}.{field.name}", field.default)
+            own = vars(each).get("__annotations__", {})
+            for field, default in _fields(each):
+                if field in own:
+                    yield from _told(f"{where}.{name}.{field}", default)
+
+
+def _fields(kind: type) -> Iterator[tuple[str, object]]:
+    """Those of a record that have a default, by name."""
+    if issubclass(kind, Struct):
+        usual = kind.__struct_defaults__
+        yield from zip(
+            kind.__struct_fields__[len(kind.__struct_fields__) - len(usual) :], usual, strict=True
+        )
+    elif dataclasses.is_dataclass(kind):
+        yield from ((each.name, each.default) for each in dataclasses.fields(kind))
 
 
 def _told(where: str, default: object) -> Iterator[str]:

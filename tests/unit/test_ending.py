@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from invoke.context import Context
 from invoke.exceptions import Exit
+from msgspec.structs import replace
 
 from tests.unit.judged import HEALTHY
 from toolkit.cli.options import HOSTS, Option, Said

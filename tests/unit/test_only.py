@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
 import jsonschema
 import pytest
+from msgspec.structs import replace
 
 from tests.evidence.build import node
 from tests.unit.planning import (

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 import pytest
+from msgspec.structs import replace
 
 from toolkit.cli.options import Said
 from toolkit.errors import UsageError

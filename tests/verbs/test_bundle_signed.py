@@ -6,12 +6,12 @@ import io
 import re
 import subprocess
 import tarfile
-from dataclasses import replace
 from datetime import date
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import toolkit
 from tests.evidence.build import node

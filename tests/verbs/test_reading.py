@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from tests.evidence.build import node
 from tests.invoked import FORKS
 from tests.verbs.working import examined
+from toolkit import progress
 from toolkit.checks.judged import Judged
 from toolkit.errors import Outcome, UsageError
 from toolkit.evidence import Evidence
@@ -79,6 +81,28 @@ def test_doctor_by_processes_finds_and_keeps_what_one_process_does(
     assert by_two[1:3] == (between, kept)
     assert (len(kept), bool(by_two[3])) == ((0, True) if full else (5, False))
     assert (bool(trouble), here, by_two[4]) == (bool(by_two[3]), True, False)
+
+
+def test_a_terminal_s_progress_which_has_a_thread_begins_after_the_processes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[str] = []
+
+    class Board(progress.Silent):
+        def begin(self, title: str, total: int) -> None:
+            told.append(f"{title} {total}")
+
+    def fork() -> int:
+        told.append("fork")
+        raise BlockingIOError  # then this process asks them all
+
+    monkeypatch.setattr(os, "fork", fork)
+    fleet = Fleet(
+        (Host("a"), Host("b")), cast("Callable[[Host], Transport]", None), Access(progress=Board())
+    )
+    found = each.on_hosts(fleet, "reading", lambda host: host.name, processes=2)
+    assert told == ["fork", "fork", "reading 2"]
+    assert [one.value for one in found] == ["a", "b"]
 
 
 class Link:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import date
 from typing import cast
 
 import pytest
+from msgspec.structs import replace
 
 from tests.evidence.build import node
 from tests.unit.planning import TRANSLATED

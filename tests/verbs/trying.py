@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from toolkit.demo.create import environment, make_node
 from toolkit.demo.nodes import READY

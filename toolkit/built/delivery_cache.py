@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
 from threading import Lock
+
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from toolkit.built.io.store import About, Entry, Store
 from toolkit.built.plan.model import Built, Inputs, Part
@@ -14,8 +16,7 @@ from toolkit.facts.node.node import Node
 from toolkit.want import Modules, Want
 
 
-@dataclass(slots=True)
-class Shelf:
+class Shelf(Struct):
     """Nodes are planned in parallel, and share what was read and signed."""
 
     store: Store
@@ -83,8 +84,7 @@ def at_hand(shelf: Shelf | None, node: Node, want: Want) -> tuple[Built, ...]:
     return shelf.for_node(node)
 
 
-@dataclass(frozen=True, slots=True)
-class CachedBuild:
+class CachedBuild(Struct, frozen=True):
     """What the cache has for some inputs."""
 
     built: Built | None

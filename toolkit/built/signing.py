@@ -12,9 +12,11 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.built.io.openssl import Certificate, read_certificate, run_openssl
 from toolkit.built.io.signing_key import SigningKey, take_key
@@ -158,8 +160,7 @@ def _refusal(key: SigningKey, said: str) -> UsageError:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Signing:
+class Signing(Struct, frozen=True):
     """The site's key, ready: it has signed once."""
 
     signer: Signer

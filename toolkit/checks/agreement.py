@@ -8,9 +8,10 @@ unlike by intent and judged kind by kind. What was not read of a node is neither
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
+
+from msgspec import Struct, field
 
 from toolkit.checks.check import Impact, Status, number_of
 from toolkit.checks.outliers import ABSENT, Comparison, Kind, Section, Sheet, compare, layout_of
@@ -45,8 +46,7 @@ from toolkit.plural import first_of
 _MANY = 4000  # answers kept of one question
 
 
-@dataclass(frozen=True, slots=True)
-class SetRule:
+class SetRule(Struct, frozen=True):
     """One question about a set of nodes."""
 
     id: str  # "between.mtu"
@@ -152,8 +152,7 @@ RULES = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Disagreement:
+class Disagreement(Struct, frozen=True):
     """Nodes that have something else than most."""
 
     hosts: tuple[str, ...]
@@ -168,8 +167,7 @@ class Disagreement:
         return f"{where and f'{where}: '}{self.value}; the others: {self.norm}"
 
 
-@dataclass(frozen=True, slots=True)
-class SetVerdict:
+class SetVerdict(Struct, frozen=True):
     """What came of one rule."""
 
     rule: SetRule
@@ -250,8 +248,7 @@ def _of_kind(topic: str, kind: Kind) -> Iterator[Disagreement]:
         yield Disagreement(tuple(names), places, value, norm)
 
 
-@dataclass(slots=True)
-class SmallSheets:
+class SmallSheets(Struct):
     """Makes sheets of what nodes have between them, and no more."""
 
     _topics: dict[str, Answers[Section]] = field(
@@ -276,8 +273,7 @@ class SmallSheets:
         return self._met.setdefault(found, found)
 
 
-@dataclass(slots=True)
-class Agreement:
+class Agreement(Struct):
     """Gathers small sheets of nodes, one after the other, and judges them together."""
 
     wants: Wants

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from toolkit.checks.consumers.chosen import sees_peermem
 from toolkit.checks.consumers.path import REGISTER, dmabuf_gap, peermem_gap
@@ -34,8 +35,7 @@ _EL = frozenset({"rhel", "rocky", "almalinux", "ol", "centos"})
 Match = Callable[[Node, Want], str]
 
 
-@dataclass(frozen=True, slots=True)
-class KnownBreakage:
+class KnownBreakage(Struct, frozen=True):
     """A breakage that a node meets."""
 
     id: str  # "B01"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import StrEnum
-from functools import partial
+from functools import cached_property, partial
 from itertools import count
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolkit.checks.rdma.makers import (
     NOT_CONNECTX,
@@ -72,8 +74,7 @@ class Gap(StrEnum):
     PATH = "which path the node takes is not known: see path.selected"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """What one check saw on one node."""
 
     status: Status
@@ -119,8 +120,7 @@ def number_of(want: Want) -> int:
     return new  # and not the last one's, which may be another thread's by now
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True, dict=True):
     """One question about a node. Its docstring is its title, and what ``explain`` prints."""
 
     id: str  # "peermem.stub"
@@ -133,9 +133,11 @@ class Check:
     roles: frozenset[Role] = ALL_ROLES
     needs_gpu: bool = True  # n/a on a node known to have none
     on_disk: bool = False  # asks of files for one kernel alone: an image has them too
-    answers: Answers[Verdict] = field(
-        default_factory=lambda: Answers(_MANY), init=False, compare=False, repr=False
-    )
+
+    @cached_property
+    def answers(self) -> Answers[Verdict]:
+        """Its own: a check made of another by ``replace`` begins anew."""
+        return Answers(_MANY)
 
     @property
     def title(self) -> str:
@@ -333,8 +335,7 @@ def no_gpu_on_bus(node: Node) -> bool:
     return unless_cut(lambda: node.pci.whole and not node.pci.gpus, False)
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """The answer, with the sources that it rests on."""
 
     check: Check

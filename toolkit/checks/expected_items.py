@@ -7,7 +7,8 @@ those are: a card for storage or management may be slower.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.checks.rdma.makers import serving
 from toolkit.errors import NoEvidence, unless_cut
@@ -20,8 +21,7 @@ from toolkit.facts.rdma.devices import Port, RdmaDevice
 _HEADERS = 76  # bytes around a RoCE packet: include/rdma/ib_addr.h, iboe_get_mtu
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """One thing that a node has; of a count there is one, without a name."""
 
     item: str  # "0000:19:00.0", "mlx5_0 port 1"

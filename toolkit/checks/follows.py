@@ -11,7 +11,8 @@ this rule saw stands in the way of this check any more.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.checks import follows_devices as devices
 from toolkit.checks.check import Finding, Gap, Status, Verdict
@@ -37,8 +38,7 @@ _CARD_LOST = "the HCA that was there is lost"
 Rule = Callable[[Node, Want, Finding], str]
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """One check is a consequence of another on this node."""
 
     check: str  # the consequence

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.checks.check import Finding, Impact, Status, check, failed, not_applicable, passed
 from toolkit.facts.boot.cmdline import Cmdline
@@ -32,8 +33,7 @@ KERNEL = "running kernel"
 _ARGUMENTS = ("/etc/default/grub.d/", "/etc/gdr-toolkit/kernel-arguments")
 
 
-@dataclass(frozen=True, slots=True)
-class PassportDifference:
+class PassportDifference(Struct, frozen=True):
     """One thing that is not as the image was born."""
 
     what: str  # "/lib/modules/.../nvidia-peermem.ko", "kernel", "argument iommu"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.checks.check import Finding, Impact, Status, check, failed, not_applicable, passed
 from toolkit.checks.pci.pcie import lost_beside
@@ -141,8 +143,7 @@ def _by_driver(node: Node, should: _Should | None) -> Finding:
     return passed(f"{counted(count, 'GPU')}, all in the list of the driver")
 
 
-@dataclass(frozen=True, slots=True)
-class _Should:
+class _Should(Struct, frozen=True):
     """How many GPUs there should be, and how many of their kind there are."""
 
     may: frozenset[int]

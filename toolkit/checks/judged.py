@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.checks.all import ALL, how_far
 from toolkit.checks.breakages import KnownBreakage, known
@@ -42,8 +44,7 @@ WITHOUT = "n/a"  # a state: nothing is wrong, and no GPUDirect RDMA is to be had
 UNVERIFIED = ", certificate not verified"
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(Struct, frozen=True):
     """The verdicts on one node, with the few facts that head a report."""
 
     host: str
@@ -225,8 +226,7 @@ def _driver(node: Node) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(Struct, frozen=True):
     """A failed or unknown verdict that follows from no other, and those that follow from it."""
 
     root: Verdict
@@ -299,8 +299,7 @@ _PRINTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class MissingCommand:
+class MissingCommand(Struct, frozen=True):
     """One command, and how many checks wait for what it prints."""
 
     command: str

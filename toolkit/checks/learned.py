@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.checks.check import Status
 from toolkit.checks.expected import against
@@ -31,8 +33,7 @@ _AT_LEAST: dict[ExpectKey, Callable[[str], tuple[float, ...]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Had:
+class Had(Struct, frozen=True):
     """What one node has; None for what could not be read."""
 
     host: str
@@ -52,8 +53,7 @@ class Had:
         return " ".join(sorted({str(e.other or e.value) for e in self[ExpectKey.GPU_MODEL] or ()}))
 
 
-@dataclass(frozen=True, slots=True)
-class Dissent:
+class Dissent(Struct, frozen=True):
     """Nodes that differ from their kind in the same way."""
 
     hosts: tuple[str, ...]
@@ -62,8 +62,7 @@ class Dissent:
     expected: str
 
 
-@dataclass(frozen=True, slots=True)
-class Learned:
+class Learned(Struct, frozen=True):
     """One kind of nodes."""
 
     hosts: tuple[str, ...]

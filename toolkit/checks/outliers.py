@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 from typing import TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolkit.checks.all import ALL
 from toolkit.checks.check import Status, Verdict
@@ -34,8 +36,7 @@ VERDICT = "check"
 _MOST = 4000  # answers kept of one question
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(Struct, frozen=True):
     """The traits of one topic; None where it was not read."""
 
     name: str
@@ -43,8 +44,7 @@ class Section:
     placed: bool = False  # its items are PCI addresses
 
 
-@dataclass(frozen=True, slots=True)
-class Sheet:
+class Sheet(Struct, frozen=True):
     host: str
     sections: tuple[Section, ...]
     layout: Layout = ()  # address and product of PCI functions, in bus order
@@ -105,16 +105,14 @@ _COVER = 0.8  # and the first two together this one
 _KIND = 0.1  # a kind is no smaller than this share of the fleet
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     topic: str  # "ACS control"
     item: str  # "0000:17:00.0"; "" where the topic says it all
     value: str
     norm: str  # what the others have
 
 
-@dataclass(frozen=True, slots=True)
-class Odd:
+class Odd(Struct, frozen=True):
     """Nodes that differ from their kind in the same way."""
 
     hosts: tuple[str, ...]
@@ -122,8 +120,7 @@ class Odd:
     unread: tuple[str, ...] = ()  # topics, or checks, that could not be read
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """Nodes that are measured by the same norm."""
 
     hosts: tuple[str, ...]
@@ -132,8 +129,7 @@ class Kind:
     marks: tuple[Difference, ...] = ()  # what makes it a kind; none where there is one kind
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     kinds: tuple[Kind, ...]
     ignored: tuple[str, ...] = ()  # properties in which each node is unlike every other
     products: dict[str, str] = field(default_factory=dict)  # "GPU 10de:2330" by PCI address
@@ -153,8 +149,7 @@ Key = tuple[str, str]  # topic and item
 Row = dict[Key, str | None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Host:
+class _Host(Struct, frozen=True):
     name: str
     row: Row
     read: frozenset[str]  # topics that were read

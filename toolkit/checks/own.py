@@ -12,8 +12,9 @@ import ast
 import builtins
 import functools
 from collections.abc import Iterator
-from dataclasses import replace
 from types import ModuleType
+
+from msgspec.structs import replace
 
 from toolkit.checks.all import BY_ID
 from toolkit.checks.check import Check, Finding, Impact, Judge, unknown

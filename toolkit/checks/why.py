@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from datetime import date
+
+from msgspec import Struct
 
 from toolkit.checks.all import BY_ID
 from toolkit.checks.check import Status, Verdict
@@ -30,8 +31,7 @@ _LOGS = ("dmesg", "modprobe-said", "nccl-log")
 _NO_DAY = date.min  # no waiver is asked about
 
 
-@dataclass(frozen=True, slots=True)
-class Quote:
+class Quote(Struct, frozen=True):
     """What one frame says of a finding; no line where it says nothing of it."""
 
     frame: Frame
@@ -39,8 +39,7 @@ class Quote:
     lacks: tuple[str, ...] = ()  # what was looked for, and is in none of its lines
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(Struct, frozen=True):
     """One verdict on the way, and by what it follows from the next."""
 
     verdict: Verdict
@@ -48,8 +47,7 @@ class Link:
     step: Step | None = None  # None at the cause
 
 
-@dataclass(frozen=True, slots=True)
-class Matched:
+class Matched(Struct, frozen=True):
     """What a line of a log tells by itself."""
 
     line: str

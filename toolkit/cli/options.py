@@ -5,19 +5,19 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 from invoke.context import Context
 from invoke.tasks import Task
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolkit import DEFAULT_PROFILE
 from toolkit.errors import ExitCode, UsageError
 from toolkit.redfish import LIMIT_S
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(Struct, frozen=True):
     """One command-line option; its type is that of its default."""
 
     name: str  # with underscores; a trailing one keeps clear of Python's keywords
@@ -338,25 +338,24 @@ def _default(option: Option) -> object:
     return _UNSAID if option.default == "" else str(option.default)
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(Struct, frozen=True):
     """What the operator said: a value for each option of the verb."""
 
     values: dict[str, str | int | bool]
     dry: bool = False  # invoke --dry
     # How each host ended, by the verb's own word, for the last line.
-    ended: list[tuple[str, ExitCode]] = field(default_factory=list, compare=False)
+    ended: list[tuple[str, ExitCode]] = field(default_factory=list)
     # The sick among them: whom to drain.
-    sick: set[str] = field(default_factory=set, compare=False)
+    sick: set[str] = field(default_factory=set)
     # Those of which nothing that fails is mended by a plan.
-    beyond: set[str] = field(default_factory=set, compare=False)
+    beyond: set[str] = field(default_factory=set)
     # Those that are no node but a text, which no plan changes.
-    texts: set[str] = field(default_factory=set, compare=False)
+    texts: set[str] = field(default_factory=set)
     # Where a run was taken up: what holds of it, in place of the few words that were typed.
-    taken_up: dict[str, str | int | bool] = field(default_factory=dict, compare=False)
+    taken_up: dict[str, str | int | bool] = field(default_factory=dict)
 
     # What is to be left behind by no run, however it ends.
-    at_end: ExitStack = field(default_factory=ExitStack, compare=False)
+    at_end: ExitStack = field(default_factory=ExitStack)
 
     @property
     def looks(self) -> bool:

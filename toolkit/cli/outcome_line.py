@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from toolkit.cli.options import (
     BMC,

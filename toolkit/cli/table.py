@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -17,6 +16,8 @@ from typing import TYPE_CHECKING, Any, cast
 from invoke.collection import Collection
 from invoke.context import Context
 from invoke.tasks import Task
+from msgspec import NODEFAULT
+from msgspec.structs import fields
 
 from toolkit.cli.options import Option, VerbTask, made
 from toolkit.untrusted import read_json
@@ -95,7 +96,7 @@ def written() -> str:
 def _row(option: Option) -> dict[str, object]:
     told = {each.name: (getattr(option, each.name), each.default) for each in fields(Option)}
     return {
-        name: value for name, (value, usual) in told.items() if usual is MISSING or value != usual
+        name: value for name, (value, usual) in told.items() if usual is NODEFAULT or value != usual
     }
 
 

@@ -7,11 +7,12 @@ it, so that what looks alike and is not stands before the rows that it would dec
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from toolkit.compat.rows import Confidence, Row, refuse_pattern, repeated, rows
 from toolkit.untrusted import read_toml
@@ -50,8 +51,7 @@ class Reads(StrEnum):
     NUMBER = "number"  # 1 is one
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Vendor(Row):
+class Vendor(Row, frozen=True, kw_only=True):
     """Whose BIOS it is, by what its BMC says of itself."""
 
     names: tuple[str, ...]  # patterns found in Manufacturer, OwningEntity or a key under Oem
@@ -62,8 +62,7 @@ class Vendor(Row):
             refuse_pattern(f"vendors: {self.id}", pattern)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BiosRow(Row):
+class BiosRow(Row, frozen=True, kw_only=True):
     """Attributes that are one setting. Patterns are matched in full, whatever the case."""
 
     setting: BiosRole  # what it is; of a row that is mistaken: what it looks like
@@ -100,8 +99,7 @@ class BiosRow(Row):
                 ) from why
 
 
-@dataclass(frozen=True, slots=True)
-class BiosRows:
+class BiosRows(Struct, frozen=True):
     """All rows, in the order of the file, and the vendors that they name."""
 
     rows: tuple[BiosRow, ...]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from toolkit.untrusted import read_toml
 
@@ -20,8 +21,7 @@ _XIDS = Path(__file__).parent / "data" / "xids.toml"
 _MACHINES = Path(__file__).parent / "data" / "machines.toml"
 
 
-@dataclass(frozen=True, slots=True)
-class Chip:
+class Chip(Struct, frozen=True):
     """One row: GPUs with a device id from ``first`` to ``last``."""
 
     first: int
@@ -65,8 +65,7 @@ class XidAction(StrEnum):
     EXCHANGE = "exchange"  # the GPU, or what feeds it
 
 
-@dataclass(frozen=True, slots=True)
-class XidRow:
+class XidRow(Struct, frozen=True):
     """One row: Xids from ``first`` to ``last``."""
 
     first: int
@@ -90,8 +89,7 @@ def xid_row(number: int) -> XidRow | None:
     return next((each for each in xid_rows() if each.first <= number <= each.last), None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuBoard:
+class GpuBoard(Struct, frozen=True, kw_only=True):
     """GPUs that come together, and the NVSwitches that join them."""
 
     id: str
@@ -106,8 +104,7 @@ class GpuBoard:
     per: int = 0  # join so many GPUs
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MachineType:
+class MachineType(Struct, frozen=True, kw_only=True):
     """A machine as it is sold under one name."""
 
     id: str

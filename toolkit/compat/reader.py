@@ -73,7 +73,7 @@ __all__ = [
 DATA = Path(__file__).parent / "data"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Compat:
     """All tables, each in the order of its file; those of ours are read when they are asked for."""
 
@@ -99,6 +99,10 @@ class Compat:
             object.__setattr__(self, table, _table(DATA, table))
             return getattr(self, table)
 
+    def having(self, **tables: Any) -> Compat:  # noqa: ANN401 rows of each kind
+        """With these tables in place of its own."""
+        return replace(self, **tables)
+
     def overlaid(self, tables: object) -> Compat:
         """With a site's rows in place of those of the same id, or behind them.
 
@@ -115,7 +119,7 @@ class Compat:
                 for name, pattern in row.patterns.items():
                     refuse_pattern(f"compat.{table}: {row.id}: {name}", pattern)
             kept = {row.id: row for row in getattr(self, table)}
-            changed = replace(changed, **{table: tuple({**kept, **own}.values())})
+            changed = changed.having(**{table: tuple({**kept, **own}.values())})
         return changed
 
     def branch(self, driver: str) -> DriverBranch:

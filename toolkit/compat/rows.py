@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, dataclass, fields
 from enum import StrEnum
+from functools import cache
 from typing import Any, TypeVar
+
+from msgspec import NODEFAULT, Struct
 
 T = TypeVar("T", bound="Row")
 Enums = Mapping[str, type[StrEnum]]  # by the name that annotations use
@@ -42,8 +44,7 @@ def refuse_pattern(where: str, pattern: str) -> None:
         raise ValueError(f"{where}: {why}: {pattern!r}") from why
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Row(Struct, frozen=True, kw_only=True):
     """What every row has."""
 
     id: str
@@ -56,8 +57,7 @@ class Row:
         return {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Span(Row):
+class Span(Row, frozen=True, kw_only=True):
     """A row that holds for versions from ``first`` on and below ``before``; "" is no bound."""
 
     first: str = ""
@@ -68,8 +68,7 @@ class Span(Row):
         return at >= numbers(self.first) and (not self.before or at < numbers(self.before))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriverBranch(Row):
+class DriverBranch(Row, frozen=True, kw_only=True):
     branch: int  # 580
     peermem: bool  # nvidia-peermem comes with it
     open: bool  # open kernel modules exist
@@ -78,26 +77,22 @@ class DriverBranch(Row):
     note: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CudaGate(Span):
+class CudaGate(Span, frozen=True, kw_only=True):
     feature: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelGate(Span):
+class KernelGate(Span, frozen=True, kw_only=True):
     feature: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OfedRelease(Span):
+class OfedRelease(Span, frozen=True, kw_only=True):
     doca: str  # "" where there was none
     memory_peers: bool  # /sys/kernel/mm/memory_peers exists
     symbol: str  # the module that exports ib_register_peer_memory_client
     note: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hca(Span):
+class Hca(Span, frozen=True, kw_only=True):
     """One kind of HCA; the span is that of the OFED releases that support it."""
 
     device: str  # PCI device id of vendor 15b3: "1023"
@@ -108,8 +103,7 @@ class Hca(Span):
     slowest_ethernet: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HcaMaker(Row):
+class HcaMaker(Row, frozen=True, kw_only=True):
     """One maker of HCAs, and how these get at GPU memory."""
 
     name: str  # "Broadcom NetXtreme-E"
@@ -127,16 +121,14 @@ class HcaMaker(Row):
     rates: tuple[str, ...] = ()  # "1760:400:25": PCI id, Gb/s of a port, slowest of a sound link
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Consumer(Span):
+class Consumer(Span, frozen=True, kw_only=True):
     name: str  # "nccl", "ucx", "nvshmem", "perftest"
     detects: tuple[str, ...]  # files of which one must exist for it to see peermem
     dmabuf: bool
     prefers: str  # "dmabuf", "peermem" or "asked"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Distances(Span):
+class Distances(Span, frozen=True, kw_only=True):
     """How one range of NCCL versions names and limits the paths between GPU and HCA."""
 
     names: tuple[str, ...]  # by the number that its log prints
@@ -155,8 +147,7 @@ class CompileBasis(StrEnum):
     BUILD = "build"  # compiled by this project
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compiles(Span):
+class Compiles(Span, frozen=True, kw_only=True):
     """Whether one range of versions of a part compiles for one range of kernels."""
 
     part: str  # "driver", "peermem", "ofed"
@@ -188,8 +179,7 @@ class Compiles(Span):
         return not self.releases or re.search(self.releases, release) is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Breakage(Row):
+class Breakage(Row, frozen=True, kw_only=True):
     title: str
     effect: str
     action: str
@@ -212,8 +202,7 @@ class FailureKind(StrEnum):
     LOADING = "loading"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure(Row):
+class Failure(Row, frozen=True, kw_only=True):
     """One row of the catalogue of failures: words of a log, what they mean, what to do."""
 
     kind: FailureKind
@@ -228,8 +217,7 @@ class Failure(Row):
         return {"pattern": self.pattern}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DkmsExit(Span):
+class DkmsExit(Span, frozen=True, kw_only=True):
     """What an exit status of DKMS means; the span is that of DKMS's versions."""
 
     status: int
@@ -269,21 +257,33 @@ def repeated(ids: Iterable[str]) -> str:
 def _row(where: str, kind: type[T], table: object, enums: Enums) -> T:
     if not isinstance(table, dict):
         raise ValueError(f"{where} is no table")
-    known = {each.name: each for each in fields(kind)}
+    known = _fields(kind)
     unknown = sorted(set(table) - set(known))
     if unknown:
         raise ValueError(f"{where}: unknown key {unknown[0]!r}; known: {', '.join(sorted(known))}")
-    missing = [
-        name for name, each in known.items() if name not in table and each.default is MISSING
-    ]
+    missing = [name for name, (_, needed) in known.items() if needed and name not in table]
     if missing:
         raise ValueError(f"{where}: {missing[0]} is missing")
     # Any: what follows from the fields' own annotations is beyond a type checker.
     values: dict[str, Any] = {
-        name: _value(f"{where}: {name}", str(known[name].type), table[name], enums)
-        for name in table
+        name: _value(f"{where}: {name}", known[name][0], table[name], enums) for name in table
     }
     return kind(**values)
+
+
+@cache
+def _fields(kind: type[Row]) -> Mapping[str, tuple[str, bool]]:
+    """By name: its annotation as it is written, and whether each row must have it."""
+    told = {
+        name: str(its)
+        for each in reversed(kind.__mro__)
+        for name, its in getattr(each, "__annotations__", {}).items()
+    }
+    usual = (NODEFAULT,) * len(told) + kind.__struct_defaults__
+    needed = [each is NODEFAULT for each in usual[-len(told) :]]
+    return {
+        name: (told[name], must) for name, must in zip(kind.__struct_fields__, needed, strict=True)
+    }
 
 
 def _value(where: str, kind: str, value: object, enums: Enums) -> object:

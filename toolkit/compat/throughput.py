@@ -6,11 +6,13 @@ Bandwidths in GB/s (10^9 bytes, one way), times in us, sizes in bytes, rates in 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.compat.rows import Confidence
 from toolkit.untrusted import read_toml
@@ -18,8 +20,7 @@ from toolkit.untrusted import read_toml
 _TABLE = Path(__file__).parent / "data" / "throughput.toml"
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(Struct, frozen=True):
     """A value and what it may be as well; never negative, low <= value <= high."""
 
     value: float
@@ -78,8 +79,7 @@ class Basis(StrEnum):
     ASSUMED = "assumed"  # nobody published it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Constant:
+class Constant(Struct, frozen=True, kw_only=True):
     """One number of the model with how far it may be off."""
 
     id: str
@@ -96,8 +96,7 @@ class Constant:
     also: tuple[float, ...] = ()  # what reports say that are no points
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CpuClass:
+class CpuClass(Struct, frozen=True, kw_only=True):
     """Processors that treat peer traffic alike; the ids of their factors on what links carry."""
 
     id: str  # "amd-genoa"
@@ -114,8 +113,7 @@ class CpuClass:
     client: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Constants:
+class Constants(Struct, frozen=True, eq=False):
     """All of them; a fit puts other values in. Equal only to itself, so that it can be a key."""
 
     rows: Mapping[str, Constant]

@@ -10,7 +10,8 @@ Modelled on HGX boards: each GPU shares a PCIe switch with the HCA that serves i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.demo.pci import ACS_REDIRECT, GIB, MIB, ExpressType, Function, Link
 
@@ -23,8 +24,7 @@ _ROOT_PORT_IDS, _SWITCH_IDS = (0x8086, 0x352A), (0x1000, 0xC030)
 _GEN5 = Link(5, 16)
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(Struct, frozen=True):
     """The hardware of a node."""
 
     pairs: int = 8  # GPU and HCA below one switch each, at most eight

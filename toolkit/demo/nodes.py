@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from ClusterShell.NodeSet import NodeSet, NodeSetException
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolkit.demo.machine import Machine
 from toolkit.demo.pci import ACS_REDIRECT
@@ -26,8 +27,7 @@ class DemoFamily(StrEnum):
     ARCH = "arch"
 
 
-@dataclass(frozen=True, slots=True)
-class Recipe:
+class Recipe(Struct, frozen=True):
     """A kind of node. The defaults make a healthy one."""
 
     kind: str  # "iommu"; names the template that nodes are cloned from

@@ -7,8 +7,9 @@ Express capability) and 7.7.8 (ACS); constants as in linux/pci_regs.h.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
+
+from msgspec import Struct
 
 MIB, GIB = 1 << 20, 1 << 30
 
@@ -28,8 +29,7 @@ BRIDGES = frozenset({ExpressType.ROOT_PORT, ExpressType.UPSTREAM, ExpressType.DO
 ACS_REDIRECT = 0x1D  # SrcValid, ReqRedir, CmpltRedir and UpstreamFwd, as firmware leaves it
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(Struct, frozen=True):
     """A PCIe link, as trained and as possible."""
 
     gen: int  # 1 to 5: 2.5, 5, 8, 16, 32 GT/s
@@ -45,8 +45,7 @@ class Link:
 SPEEDS = {1: "2.5", 2: "5.0", 3: "8.0", 4: "16.0", 5: "32.0"}  # GT/s
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
+class Function(Struct, frozen=True):
     """One PCI function."""
 
     address: str  # "0000:18:00.0"

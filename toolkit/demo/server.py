@@ -17,11 +17,11 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, ClassVar
 
 import paramiko
+from msgspec import Struct, field
 from paramiko.common import (
     AUTH_FAILED,
     AUTH_SUCCESSFUL,
@@ -40,8 +40,7 @@ _GRACE_S = 5.0  # how long commands may go on once nobody holds the server any m
 _Handlers = dict[int, Callable[[paramiko.Channel, paramiko.Message], None]]
 
 
-@dataclass(slots=True)
-class ServedNode:
+class ServedNode(Struct):
     """One node being served."""
 
     name: str

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 P2P_SYMBOLS = ("nvidia_p2p_get_pages", "nvidia_p2p_put_pages", "nvidia_p2p_get_pages_persistent")
 PEER_SYMBOLS = ("ib_register_peer_memory_client", "ib_unregister_peer_memory_client")
@@ -80,8 +81,7 @@ def module_file(
     return head() + b"".join(part.ljust(room, b"\0") for part, room in parts)
 
 
-@dataclass(frozen=True, slots=True)
-class Module:
+class Module(Struct, frozen=True):
     """One kernel module, as its source describes it."""
 
     name: str  # as its file is called: "nvidia-uvm"
@@ -130,8 +130,7 @@ class Module:
         return hashlib.md5(text, usedforsecurity=False).hexdigest()[:23].upper()
 
 
-@dataclass(frozen=True, slots=True)
-class DemoPackage:
+class DemoPackage(Struct, frozen=True):
     """A DKMS package: its modules are built for each kernel."""
 
     name: str

@@ -6,16 +6,16 @@ import io
 import os
 import shutil
 import tarfile
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 # Folders whose files only ever change by being replaced, and which may therefore be
 # shared between trees by hard links. Everything else is copied: operators edit it.
 SHARED = ("boot", "lib", "sys", "usr", ".node")
 
 
-@dataclass(frozen=True, slots=True)
-class NodeTree:
+class NodeTree(Struct, frozen=True):
     """What is to lie where; paths are relative to the node's root."""
 
     files: dict[str, bytes] = field(default_factory=dict)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import starmap
+
+from msgspec import Struct
 
 from toolkit.errors import NoEvidence, read_or
 from toolkit.facts.nccl.consumers import Setting
@@ -25,14 +26,12 @@ NVME = 0x0108  # class and subclass
 NO_DRIVER = "not loaded"
 
 
-@dataclass(frozen=True, slots=True)
-class Trait:
+class Trait(Struct, frozen=True):
     item: str  # what it is of: "nvidia", "0000:19:00.0"; "" where the topic says it all
     value: str | None  # None: could not be read, which is no value
 
 
-@dataclass(frozen=True, slots=True)
-class Topic:
+class Topic(Struct, frozen=True):
     """One kind of trait."""
 
     name: str  # "ACS control"

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.errors import Unparsable, Unsupported
 
 
 # Which distribution, from os-release.
 # Source: os-release(5): shell-compatible assignments; quotes optional, comments allowed.
-@dataclass(frozen=True, slots=True)
-class Distro:
+class Distro(Struct, frozen=True):
     id: str  # "ubuntu", "rhel", "rocky", "amzn"
     version: str  # "22.04", "9.4"; "" on rolling releases
     like: tuple[str, ...]  # ("debian",): the families it says it belongs to, nearest first
@@ -50,8 +50,7 @@ def parse_os_release(text: str) -> Distro:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+class Family(Struct, frozen=True):
     """One row. {kernel} in commands and paths is a kernel release.
 
     In packages {version} is what they call it, {flavour} "64k-", "rt-" or ""; {branch} is the

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import wraps
 from itertools import count
 from typing import Any, Generic, Protocol, Self, TypeVar, overload
+
+from msgspec import Struct, field
 
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.recall import Answers, Sources
@@ -14,8 +15,7 @@ from toolkit.facts.recall import Answers, Sources
 _FEW, _MANY = 8, 32  # values kept of one fact, which may be large, and answers
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Known:
+class Known(Struct, frozen=True, eq=False):
     """A fact's value or the error in its way."""
 
     value: Any  # each has its type

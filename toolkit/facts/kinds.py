@@ -6,14 +6,14 @@ A text that holds several has each of them from its head to the head of the next
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
+
+from msgspec import Struct
 
 from toolkit.errors import UsageError
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """One sort of text."""
 
     name: str  # what an operator says: "topo"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.errors import Unparsable
 from toolkit.untrusted import read_json
@@ -22,8 +23,7 @@ _RESOURCE = re.compile(r"^\s+([a-z0-9.-]+/[\w.-]+):\s+(\d+k?)\s*$", re.MULTILINE
 _SHARED = re.compile(r"^\s+nvidia\.com/(?:mig-|gpu\.shared)", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class KubeGpus:
+class KubeGpus(Struct, frozen=True):
     """How many GPUs a node has and offers."""
 
     name: str  # the node's
@@ -76,8 +76,7 @@ def _of_one(text: str) -> KubeGpus | None:
     return KubeGpus(name, told[0], told[1], found)
 
 
-@dataclass(frozen=True, slots=True)
-class Offered:
+class Offered(Struct, frozen=True):
     """One resource of RDMA that a node has."""
 
     node: str
@@ -143,8 +142,7 @@ _PUT_OFF = frozenset(
 _DEPLOYED = re.compile(r"(.+)-[bcdfghjklmnpqrstvwxz2456789]{8,10}-[a-z0-9]{5}")
 
 
-@dataclass(frozen=True, slots=True)
-class Pod:
+class Pod(Struct, frozen=True):
     """One line of ``kubectl get pods``."""
 
     name: str
@@ -241,8 +239,7 @@ _PLUGIN = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PluginLog:
+class PluginLog(Struct, frozen=True):
     """What the log of a device plugin says last of its resources."""
 
     empty: tuple[str, ...] = ()  # resources of which it offers nothing
@@ -309,8 +306,7 @@ _OFED = "nvidia.com/ofed-driver"
 _SOURCE = "kubectl get nodes,daemonsets -A -o json"
 
 
-@dataclass(frozen=True, slots=True)
-class Bringer:
+class Bringer(Struct, frozen=True):
     """A DaemonSet of an operator's, which brings a driver to nodes."""
 
     name: str  # "gpu-operator/nvidia-driver-daemonset"
@@ -322,8 +318,7 @@ class Bringer:
         return self.selector.items() <= labels.items()
 
 
-@dataclass(frozen=True, slots=True)
-class Cluster:
+class Cluster(Struct, frozen=True):
     """As far as it concerns who owns which driver."""
 
     labels: Mapping[str, Mapping[str, str]]  # of each node, by its name

@@ -10,8 +10,10 @@ import json
 import re
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from toolkit.errors import Unparsable
 from toolkit.untrusted import read_json
@@ -26,8 +28,7 @@ _PATH = re.compile(r"(/[\w.@+~:,=-]+)+", re.ASCII)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-@dataclass(frozen=True, slots=True)
-class FileEntry:
+class FileEntry(Struct, frozen=True):
     """One file, by what is in it."""
 
     path: str  # absolute
@@ -35,8 +36,7 @@ class FileEntry:
     mode: str = ""  # "644"; "" where it does not matter
 
 
-@dataclass(frozen=True, slots=True)
-class SignedBy:
+class SignedBy(Struct, frozen=True):
     """Whose signature a module carries; whether it is right is the kernel's matter."""
 
     signer: str
@@ -44,8 +44,7 @@ class SignedBy:
     digest: str  # "sha256"
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleEntry:
+class ModuleEntry(Struct, frozen=True):
     """One kernel module, of ours or of those that our path rests on."""
 
     name: str  # as it is called once loaded: "nvidia_peermem"
@@ -67,8 +66,7 @@ class ModuleEntry:
         return "/kernel/" in self.file.path
 
 
-@dataclass(frozen=True, slots=True)
-class KernelEntry:
+class KernelEntry(Struct, frozen=True):
     """One kernel with its modules."""
 
     release: str
@@ -79,8 +77,7 @@ class KernelEntry:
         return next((each for each in self.modules if each.name == name), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Passport:
+class Passport(Struct, frozen=True):
     """What an image was born with."""
 
     toolkit: str  # version of the toolkit that made it
@@ -264,8 +261,7 @@ def _pairs(values: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
 _SPEC = "1.5"
 
 
-@dataclass(frozen=True, slots=True)
-class Component:
+class Component(Struct, frozen=True):
     """One file that was placed; a kernel module where it has the name of one."""
 
     path: str

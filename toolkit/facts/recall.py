@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Generic, Protocol, TypeVar, Union
+
+from msgspec import Struct, field
 
 from toolkit.evidence import Evidence, Frame, State
 
@@ -91,14 +92,12 @@ class Sources:
         return blake2b(said.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-@dataclass(slots=True)
-class _Leaf(Generic[T]):
+class _Leaf(Struct, Generic[T]):
     answer: T
     keys: dict[Key, None]  # all sources that it rests on
 
 
-@dataclass(slots=True)
-class _Branch(Generic[T]):
+class _Branch(Struct, Generic[T]):
     """What is asked for next, and where each token of it leads."""
 
     key: Key

@@ -11,7 +11,8 @@ some.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 # "* openibd.service - openibd - configure Mellanox devices", "x.service".
 _UNIT = re.compile(r"^[ \t]*(?:\S )?([\w@.:-]+\.service)(?: - .*)?[ \t]*$", re.MULTILINE)
@@ -40,8 +41,7 @@ _MISSING = re.compile(r"^Unit (\S+)\.service could not be found\.", re.MULTILINE
 _NOT_STARTED = re.compile(r"^Job for (\S+)\.service failed(?: because (.*?))?\.?$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class Service:
+class Service(Struct, frozen=True):
     """One unit, in the words of systemd."""
 
     name: str  # "nvidia-fabricmanager"

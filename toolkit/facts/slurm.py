@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.errors import Unparsable
 
@@ -42,8 +43,7 @@ _MARKS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class SlurmNode:
+class SlurmNode(Struct, frozen=True):
     """One node, as slurmctld has it."""
 
     name: str
@@ -71,8 +71,7 @@ class SlurmNode:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class SlurmJob:
+class SlurmJob(Struct, frozen=True):
     """One job on a node."""
 
     id: str
@@ -83,8 +82,7 @@ class SlurmJob:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class SlurmConfig:
+class SlurmConfig(Struct, frozen=True):
     """What of a site's settings concerns us."""
 
     reboot_program: str = ""  # "" where Slurm reboots no node

@@ -7,15 +7,13 @@ None of them is a Python version: ``packaging`` refuses "5.14.0-427.el9" and tur
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from functools import total_ordering
+
+from msgspec import Struct
 
 from toolkit.errors import Unparsable
 
 
-@total_ordering
-@dataclass(frozen=True, slots=True, eq=True)
-class Version:
+class Version(Struct, frozen=True):
     """Compared by its numbers, printed as it was written."""
 
     text: str
@@ -28,6 +26,15 @@ class Version:
 
     def __lt__(self, other: Version) -> bool:
         return self.numbers < other.numbers
+
+    def __le__(self, other: Version) -> bool:
+        return self.numbers <= other.numbers
+
+    def __gt__(self, other: Version) -> bool:
+        return self.numbers > other.numbers
+
+    def __ge__(self, other: Version) -> bool:
+        return self.numbers >= other.numbers
 
     def at_least(self, *numbers: int) -> bool:
         return self.numbers >= numbers

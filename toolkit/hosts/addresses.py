@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from ipaddress import IPv6Address
 from math import prod
 
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
+from msgspec import Struct
 
 from toolkit.errors import UsageError
 
@@ -25,8 +25,7 @@ _PATTERN = re.compile(r"[A-Za-z0-9_.-]*(?:\[[0-9,/-]+\][A-Za-z0-9_.-]*)*")
 _RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18})(?:/(\d{1,18}))?)?")
 
 
-@dataclass(frozen=True, slots=True)
-class HostAddress:
+class HostAddress(Struct, frozen=True):
     """The parts of ``user@host:port``; what was left out is "" or 0."""
 
     host: str  # "gpu01", an IPv6 address without its brackets, or "vagrant://gpu01"

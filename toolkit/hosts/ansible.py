@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from toolkit.errors import InventoryError, UsageError
 from toolkit.hosts.addresses import parse_spot
@@ -34,8 +35,7 @@ _NO_CIRCLE = "see them with: ansible-inventory --graph"
 _LONGEST = 1024  # characters of a pattern: a name has 253
 
 
-@dataclass(frozen=True, slots=True)
-class VariableValue:
+class VariableValue(Struct, frozen=True):
     """A variable's text, and where it was written: "hosts.ini:7"."""
 
     text: str
@@ -43,8 +43,7 @@ class VariableValue:
     vault: bool = False  # encrypted
 
 
-@dataclass(slots=True)
-class Group:
+class Group(Struct):
     """One group as the file has it. Mutable: a file may come back to a group later.
 
     The group "all" has every host, with its variables: of two groups that give it one, the later

@@ -16,11 +16,12 @@ sample nodes that nobody has.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
+from msgspec import Struct, field
+from msgspec.structs import astuple, replace
 
 from toolkit.errors import UsageError
 from toolkit.hosts.addresses import (
@@ -36,8 +37,7 @@ MANY = 500  # more hosts than this are asked for twice
 MOST = 1_000_000  # more than any site has; patterns of patterns would take the memory
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
+class Host(Struct, frozen=True):
     """Where to knock. Empty fields are left to ~/.ssh/config and the client's defaults."""
 
     name: str  # as the operator wrote it; reports and evidence files use it
@@ -51,10 +51,21 @@ class Host:
     away: str = ""  # why nobody need knock: "not created"; behind "is"
     options: tuple[tuple[str, str], ...] = ()  # further ssh_config keywords for this host alone
     # Of fields: where each was said, "hosts.ini:7, ansible_port"; the last of one field counts.
-    sources: tuple[tuple[str, str], ...] = field(default=(), compare=False)
+    sources: tuple[tuple[str, str], ...] = ()
     new_keys: str = (
         ""  # the one file of its known keys, which takes its first; "" for no such trust
     )
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Host and self._place == other._place
+
+    def __hash__(self) -> int:
+        return hash(self._place)
+
+    @property
+    def _place(self) -> tuple[object, ...]:
+        """All but where it was said."""
+        return astuple(replace(self, sources=()))
 
 
 def one_word(path: Path) -> str:
@@ -62,16 +73,14 @@ def one_word(path: Path) -> str:
     return f'"{path}"'.replace("%", "%%")
 
 
-@dataclass(frozen=True, slots=True)
-class Machines:
+class Machines(Struct, frozen=True):
     """What Vagrant has, by the names in its Vagrantfile."""
 
     running: Mapping[str, Host] = field(default_factory=dict)
     others: Mapping[str, str] = field(default_factory=dict)  # and why: "not created"
 
 
-@dataclass(frozen=True, slots=True)
-class Inventory:
+class Inventory(Struct, frozen=True):
     """The hosts and groups that a site keeps in its own files."""
 
     hosts: Mapping[str, Host] = field(default_factory=dict)  # by name, in the file's order

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import shlex
-from dataclasses import dataclass
 from functools import cache
 from math import ceil
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from toolkit.errors import FloodError, TransportError, Unparsable
 from toolkit.evidence import Evidence
@@ -27,8 +28,7 @@ _FILES = ("frames.sh", "routes.sh", *(f"probe_{part}.sh" for part in _PARTS))
 _USERS_PARTS = ("frames.sh", "routes.sh", "holding.sh")
 
 
-@dataclass(frozen=True, slots=True)
-class Register:
+class Register(Struct, frozen=True):
     """That the probe tries, beside reading, which HCA takes the memory of which GPU."""
 
     libibverbs: str = ""  # a file or name on the node; "" for the node's own
@@ -53,6 +53,8 @@ def _text(file: str) -> str:
 def probe_script(register: Register | None = None, inside: Inside | None = None) -> str:
     """The script that reads a node, as one text; with ``register`` it allocates GPU memory, too.
 
+    Within braces: it is piped and copied by others as well, and cut it runs nothing.
+
     :param inside: what the node has that runs the job; what is tried is tried in there.
     """
     parts = [_text(file) for file in _FILES]
@@ -65,7 +67,7 @@ def probe_script(register: Register | None = None, inside: Inside | None = None)
             f"register_program() {{\ncat <<'GDR_REGISTER'\n{register_program()}GDR_REGISTER\n}}",
             _text("probe_register.sh"),
         ]
-    return "#!/bin/sh\n" + "\n".join([*parts, _text("probe.sh")])
+    return "\n".join(["#!/bin/sh\n{", *parts, _text("probe.sh") + "}\n"])
 
 
 def patience() -> float:

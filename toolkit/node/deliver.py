@@ -6,8 +6,9 @@ Takes plain text: what the script does was decided elsewhere.
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from toolkit.errors import ApplyError, LockedError, StaleError, TransportError, UsageError
 from toolkit.evidence import Evidence, Frame, State
@@ -54,8 +55,7 @@ class StepState(StrEnum):
     NOT_BEGUN = "not begun"
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """One step, as the node told of it."""
 
     call: str  # "place /etc/modules-load.d/gdr-toolkit.conf"
@@ -68,8 +68,7 @@ class Step:
         return f"{self.call}: {self.state}"
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+class Applied(Struct, frozen=True):
     """A run of the engine that went through."""
 
     run: str  # its name in the node's journal, or several; "" where there was nothing to do

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.errors import TransportError, UsageError
 from toolkit.evidence import INSIDE, Evidence, Frame, State
@@ -39,8 +41,7 @@ _OPTION = re.compile(r"--?[a-zA-Z][\w-]*(?:=.*)?")
 _SHOWN = 8  # others that a sentence names
 
 
-@dataclass(frozen=True, slots=True)
-class Inside:
+class Inside(Struct, frozen=True):
     """One container, folder or image."""
 
     kind: str  # "docker"

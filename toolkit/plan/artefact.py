@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from enum import IntEnum
 from fnmatch import fnmatchcase
+
+from msgspec import Struct
 
 from toolkit.built.plan.model import Built
 from toolkit.facts.distros import Family
@@ -36,12 +37,11 @@ def never(_node: Node, _want: Want) -> None:
     """For a file that no template gives, or that a run places for a while and should not stay."""
 
 
-@dataclass(frozen=True, slots=True)
-class Delivered:
+class Delivered(Struct, frozen=True):
     """A kernel module that was built elsewhere, for one place on one node."""
 
     values: Mapping[str, str]  # what its path is made of
-    data: bytes = field(repr=False)
+    data: bytes
     then: tuple[Trigger, ...]
     why: tuple[str, ...] = ()  # what it mends that no proof tells
 
@@ -51,8 +51,7 @@ Told = Callable[[Node, tuple[Argument, ...]], Mapping[str, str]]
 Chooser = Callable[[Node, Want, tuple[Built, ...]], Delivered | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Artefact:
+class Artefact(Struct, frozen=True):
     """One row of artefacts.py.
 
     ``values`` answers what the template needs, or None where the node should not have the
@@ -68,9 +67,9 @@ class Artefact:
     values: Values
     then: tuple[Trigger, ...]
     proofs: tuple[str, ...]  # ids of the checks that pass once it is in effect
+    families: Callable[[Family], bool]  # those it is a rule for
     needs: tuple[str, ...] = ()  # checks that must pass, or be mended in the same plan, first
     removed: tuple[Trigger, ...] = ()  # work that its removal calls for
-    families: Callable[[Family], bool] = field(kw_only=True)  # those it is a rule for
     mode: int = 0o644
     derived: bool = False  # the system derives the file from others: nothing of ours is placed
     modules: tuple[str, ...] = ()  # how the names of those begin that its triggers make anew

@@ -7,7 +7,8 @@ All of them land in one file of ours on the node. A topic adds its own function 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.checks.pci.iommu_words import INTEL, translation_asked
 from toolkit.checks.role import role
@@ -20,8 +21,7 @@ from toolkit.want import Iommu, Role, Want
 PASSED_THROUGH = ("iommu.passthrough", "iommu.boot")
 
 
-@dataclass(frozen=True, slots=True)
-class Argument:
+class Argument(Struct, frozen=True):
     """One word of the kernel's command line."""
 
     word: str  # "iommu=pt"; no blanks
@@ -29,8 +29,7 @@ class Argument:
     proofs: tuple[str, ...]  # ids of the checks that pass once it is in effect
 
 
-@dataclass(frozen=True, slots=True)
-class Contributor:
+class Contributor(Struct, frozen=True):
     """One topic that asks for arguments.
 
     ``gather`` answers what the node should be told, () for nothing. It raises NoEvidence or

@@ -9,8 +9,9 @@ import re
 import shlex
 import tarfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from hashlib import sha256
+
+from msgspec import Struct
 
 from toolkit.facts.node.node import Node
 from toolkit.plan.artefact import Trigger
@@ -24,8 +25,7 @@ _PLAIN = re.compile(rb"(?:[\t -~]*\n)*")
 FORMAT = 1  # of manifest.json
 
 
-@dataclass(frozen=True, slots=True)
-class File:
+class File(Struct, frozen=True):
     """One file to place."""
 
     path: str  # where it lands, absolute
@@ -34,8 +34,7 @@ class File:
     sha256: str
 
 
-@dataclass(frozen=True, slots=True)
-class Bundle:
+class Bundle(Struct, frozen=True):
     """Every file, the steps as quoted calls, and the engine that carries them out."""
 
     contents: tuple[File, ...]

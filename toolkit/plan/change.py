@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import sha256
+
+from msgspec import Struct, field
 
 from toolkit.facts.modules.placed_files import Placed
 from toolkit.plan.artefact import Trigger
@@ -20,8 +21,7 @@ class Action(StrEnum):
     TRIGGER = "trigger"  # the file is as it should be, and not in effect
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """What happens to one file of ours."""
 
     artefact: str  # "modules-load.peermem"
@@ -35,7 +35,7 @@ class Change:
     triggers: tuple[Trigger, ...] = ()
     why: tuple[str, ...] = ()  # one line a reason: the proofs that fail, or what differs
     values: Mapping[str, str] = field(default_factory=dict)  # what the template was given
-    data: bytes = field(default=b"", repr=False)  # in place of a text: a kernel module
+    data: bytes = b""  # in place of a text: a kernel module
 
     @property
     def content(self) -> bytes:
@@ -48,8 +48,7 @@ class Change:
         return sha256(self.content).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """A file of ours that the node should have, unless what it is for is so without it."""
 
     artefact: str  # "modules-load.peermem"
@@ -60,8 +59,7 @@ class Wanted:
     arguments: tuple[str, ...] = ()  # words that it adds to the kernel's command line
 
 
-@dataclass(frozen=True, slots=True)
-class Blocked:
+class Blocked(Struct, frozen=True):
     """What should change and cannot be planned; nothing is done about it."""
 
     artefact: str  # "" for what no artefact of ours accounts for
@@ -77,8 +75,7 @@ class When(StrEnum):
     AFTER = "after"  # after that, always
 
 
-@dataclass(frozen=True, slots=True)
-class Act:
+class Act(Struct, frozen=True):
     """One command on the node."""
 
     trigger: Trigger

@@ -17,8 +17,9 @@ may have reasons that are no proofs: what the next boot would lack.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from hashlib import sha256
+
+from msgspec.structs import replace
 
 from toolkit.checks.check import Tense
 from toolkit.errors import NoEvidence, Unparsable, Unsupported, read_or

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from toolkit.built.plan.model import Built
 from toolkit.checks.check import Tense

@@ -8,7 +8,8 @@ compiled for a node that has a fitting build, and nothing is placed that does no
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.built.plan.gate import GateGround, SymbolProvider, judge_module
 from toolkit.built.plan.model import PEERMEM, Built, BuiltFile, Part
@@ -24,8 +25,7 @@ LAYOUT = "module_layout"
 _RANDSTRUCT = "RANDSTRUCT"
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
+class Fit(Struct, frozen=True):
     """A module of a build that may be installed on the node."""
 
     built: Built

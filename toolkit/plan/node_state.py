@@ -9,8 +9,9 @@ transactional-update(8).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import date
+
+from msgspec import Struct, field
 
 from toolkit.built.plan.model import Built
 from toolkit.checks.check import Status, Tense, Verdict
@@ -31,8 +32,7 @@ _WAYS = {
 }
 
 
-@dataclass(slots=True)
-class Situation:
+class Situation(Struct):
     """One node and all that was judged of it; and what has been decided so far."""
 
     node: Node

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from datetime import date
 from difflib import unified_diff
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.built.plan.model import Built
 from toolkit.checks.check import Verdict
@@ -24,8 +26,7 @@ from toolkit.plan.trial import Trial
 from toolkit.want import PeerPath, Want
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """Everything for one node, for the state in which it was read."""
 
     changes: tuple[Change, ...] = ()

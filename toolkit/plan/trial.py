@@ -6,8 +6,10 @@ after that boots the old entry. Only what was seen to work is then written for g
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from hashlib import sha256
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.errors import NoEvidence, Unparsable, Unsupported
 from toolkit.facts.boot.next_boot import MARK, BootEntry, default_entry
@@ -28,8 +30,7 @@ _READABLE = 48  # characters of one word
 _OWN_FIELDS = frozenset({"title", "version", "options", "id", "sort-key"})
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(Struct, frozen=True):
     """One command line to be tried, as the loader is told of it."""
 
     id: str  # stands for kernel and command line: the same line has the same id
@@ -63,8 +64,7 @@ def _short(word: str) -> str:
     return word if len(word) <= _READABLE else f"{word[: _READABLE - 3]}..."
 
 
-@dataclass(frozen=True, slots=True)
-class CommandLines:
+class CommandLines(Struct, frozen=True):
     """The command lines of one node; () for those that it does not tell."""
 
     running: tuple[str, ...] = ()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.checks.modules.fixes import image_package, of_another_distribution
 from toolkit.errors import NoEvidence, Unparsable, Unsupported, read_or
@@ -28,8 +30,7 @@ _ZYPPER_HAS_NONE = 104  # zypper(8): ZYPPER_EXIT_INF_CAP_NOT_FOUND
 _ONLY_OPEN = (620,)  # NVIDIA driver installation guide 620: Proprietary Kernel Modules Removed
 
 
-@dataclass(frozen=True, slots=True)
-class NeededPackage:
+class NeededPackage(Struct, frozen=True):
     """One package that the node lacks, and where it would come from."""
 
     name: str  # as the package manager is asked for it

@@ -14,9 +14,11 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolkit.errors import InventoryError, UsageError
 from toolkit.hosts.addresses import parse_spot, split_spot, unfold
@@ -35,16 +37,17 @@ _BUNDLES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Login:
+class Login(Struct, frozen=True):
     """A user of the BMC. The password shows in no repr, log or report."""
 
     user: str
-    password: str = field(repr=False)
+    password: str
+
+    def __repr__(self) -> str:
+        return f"Login(user={self.user!r})"
 
 
-@dataclass(frozen=True, slots=True)
-class BmcTrust:
+class BmcTrust(Struct, frozen=True):
     """What makes a certificate that of the BMC: the first of these that is set."""
 
     pins: tuple[str, ...] = ()  # SHA-256 of the certificate, 64 lower hexadecimal digits
@@ -118,8 +121,7 @@ def base_url(address: str) -> str:
     return f"https://{host}:{spot.port}" if spot.port else f"https://{host}"
 
 
-@dataclass(frozen=True, slots=True)
-class BmcPlace:
+class BmcPlace(Struct, frozen=True):
     """Where a host's BMC is, and what its certificate is known by."""
 
     address: str
@@ -174,16 +176,14 @@ def _addresses(text: str) -> list[str]:
     return [f"{name}:{spot.port}" if spot.port else name for name in unfold(spot.host, shown=text)]
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedBmc:
+class PlacedBmc(Struct, frozen=True):
     """One host's BMC, and what makes us trust it."""
 
     address: str
     trust: BmcTrust
 
 
-@dataclass(frozen=True, slots=True)
-class BmcAccess:
+class BmcAccess(Struct, frozen=True):
     """What was said of BMCs."""
 
     login: Login

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from toolkit.errors import BmcCertificate, BmcError, BmcLogin, BmcRefused, BmcSilent, UsageError
 from toolkit.redfish.reader import Reader
@@ -47,8 +48,7 @@ _STATES = {
 _BY_WORD = {word: state for state, words in _STATES.items() for word in words.split()}
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """A BMC took a change on; nothing of it is in effect before the machine starts again."""
 
     status: int  # of HTTP: 200, 202 or 204
@@ -57,8 +57,7 @@ class Answer:
     message: str = ""  # its own words, if any
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """One look at what a BMC does about a change."""
 
     state: JobState

@@ -9,7 +9,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from toolkit.errors import BmcError, UsageError
 from toolkit.evidence import Frame

@@ -15,12 +15,12 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, NoReturn
 from urllib.parse import urljoin, urlsplit
 
 import requests
+from msgspec import Struct
 from requests import exceptions as broken
 
 from toolkit import __version__
@@ -123,8 +123,7 @@ def _line(text: str) -> str:
     return " ".join(plain.split())[:_LONGEST]
 
 
-@dataclass(frozen=True, slots=True)
-class BmcLimits:
+class BmcLimits(Struct, frozen=True):
     """Seconds. A BMC may vanish for minutes while its machine starts: who waits asks again."""
 
     connect_s: float = 10

@@ -11,16 +11,16 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import threading
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from toolkit.safe_file import private_folder, write_file
 
 _HEAD = b"sha256 "
 
 
-@dataclass(frozen=True, slots=True)
-class RegistryKey:
+class RegistryKey(Struct, frozen=True):
     """What makes two registries the same. Lockdown counts: it shows in each entry."""
 
     vendor: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from toolkit.errors import BmcError, BmcRefused
 from toolkit.untrusted import read_json
@@ -17,8 +18,7 @@ _ABSENT = frozenset({400, 404, 405, 410, 501})
 Json = Mapping[str, object]
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(Struct, frozen=True):
     """One resource, as served and as parsed."""
 
     path: str  # "/redfish/v1/Systems/1/Bios"
@@ -30,8 +30,7 @@ class Resource:
 Get = Callable[[str], Resource]  # raises BmcError
 
 
-@dataclass(frozen=True, slots=True)
-class FoundMachine:
+class FoundMachine(Struct, frozen=True):
     """The machine behind a BMC."""
 
     system: Resource

@@ -16,11 +16,11 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Protocol, Self
 
 import sushy
+from msgspec import Struct
 from requests import Response
 from sushy.auth import SessionAuth
 from sushy.connector import Connector
@@ -187,8 +187,7 @@ def _offers_sessions(root: object) -> bool:
     return "SessionService" in root or "Sessions" in table_of(root, "Links")
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedIn:
+class LoggedIn(Struct, frozen=True):
     """What there is once we are logged in."""
 
     wire: SushyConnector

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolkit.checks.breakages import KnownBreakage
 from toolkit.checks.check import Gap, Impact, Status, Tense, Verdict
@@ -25,8 +27,7 @@ _MEANT = re.compile(r"(?<=--hosts )NODE\b|(?<=\bon )NODE(?=:)")
 Line = tuple[str, str]
 
 
-@dataclass(slots=True)
-class _Block:
+class _Block(Struct):
     """Hosts that have one cause."""
 
     root: Verdict  # of the first of them

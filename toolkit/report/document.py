@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from toolkit import __version__
 from toolkit.checks.check import Check, Status
@@ -36,8 +38,7 @@ Judgements = Sequence["Outcome[Judged]"]  # of hosts, as a format of reports tak
 Json = Mapping[str, "Json"] | Sequence["Json"] | str | int | float | bool | None
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(Struct, frozen=True):
     """Everything that one host's part of a document can be made of."""
 
     judged: Judged | None = None
@@ -52,8 +53,7 @@ class Told:
     complete: bool = True  # capture: false where the evidence was cut off
 
 
-@dataclass(frozen=True, slots=True)
-class ReportRun:
+class ReportRun(Struct, frozen=True):
     """What a report says of the run itself."""
 
     verb: str
@@ -184,9 +184,9 @@ def picked(thing: object, names: str) -> dict[str, Json]:
 
 
 def plain(value: object) -> Json:
-    """A value as JSON has it: a dataclass by its fields, a tuple as a list, an Enum by value."""
-    if is_dataclass(value):
-        return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
+    """A value as JSON has it: a record by its fields, a tuple as a list, an Enum by value."""
+    if isinstance(value, Struct):
+        return {name: plain(held) for name, held in asdict(value).items()}
     if isinstance(value, tuple):
         return [plain(each) for each in value]
     return cast("Json", value.value if isinstance(value, Enum) else value)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit import __version__
 from toolkit.checks.check import Check
@@ -19,8 +20,7 @@ DEMO = "gdr-toolkit/demo/1"
 NO_KEYS: Mapping[str, Json] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """Something that holds for a host, and where it was said."""
 
     what: str  # "port"

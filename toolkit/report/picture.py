@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass
 from html import escape
+
+from msgspec import Struct
 
 from toolkit.report.pages import plain
 
@@ -27,8 +28,7 @@ _WIDTHS = {
 _USUAL, _WIDE = 0.66, 1.05
 
 
-@dataclass(frozen=True, slots=True)
-class PictureText:
+class PictureText(Struct, frozen=True):
     """One line of text; ``y`` is its baseline."""
 
     x: float
@@ -38,8 +38,7 @@ class PictureText:
     anchor: str = "start"
 
 
-@dataclass(frozen=True, slots=True)
-class Box:
+class Box(Struct, frozen=True):
     """A thing, with what it is called and what is told of it when pointed at, or read aloud."""
 
     x: float
@@ -60,15 +59,13 @@ class Box:
         return self.x + self.width
 
 
-@dataclass(frozen=True, slots=True)
-class PictureLine:
+class PictureLine(Struct, frozen=True):
     points: tuple[tuple[float, float], ...]
     look: str
     told: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
+class Picture(Struct, frozen=True):
     id: str  # of its title and description, unique in a page
     width: float
     height: float

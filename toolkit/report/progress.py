@@ -12,9 +12,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TextIO
 
+from msgspec import Struct, field
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.live import Live as Display
@@ -33,14 +33,12 @@ _BAR = 24  # cells
 _NAME = 40  # cells of a name, at most: of a host, or of what is built
 
 
-@dataclass(slots=True)
-class _Busy:
+class _Busy(Struct):
     began: float
     said: str
 
 
-@dataclass(slots=True)
-class Board:
+class Board(Struct):
     """The state of one stage. Times are seconds of one clock; its owner sees to locking."""
 
     title: str = ""

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
+
+from msgspec import Struct, field
 
 from toolkit.checks.check import Status
 from toolkit.checks.judged import Judged
@@ -44,16 +45,14 @@ HELP = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Remembered:
+class Remembered(Struct, frozen=True):
     """What an earlier file says of earlier runs; times in seconds since 1970."""
 
     success: int = 0  # 0 for never
     read: Mapping[str, int] = field(default_factory=dict)  # by host
 
 
-@dataclass(slots=True)
-class Samples:
+class Samples(Struct):
     """Gauges by metric and labels: a sample that comes again takes the place of the first."""
 
     help: Mapping[str, str]  # by metric, in the order in which they are written

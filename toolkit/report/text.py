@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.checks.breakages import KnownBreakage
 from toolkit.checks.check import Gap, Impact, Status, Verdict
@@ -44,8 +46,7 @@ _STATE_INK = {
 MANY_DETAILS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Folded:
+class Folded(Struct, frozen=True):
     """Hosts about which one verdict says the same."""
 
     verdict: Verdict  # of the first of them

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit import __version__
 from toolkit.checks.check import Status, Verdict
@@ -27,8 +28,7 @@ _LONG = 400  # characters of a line that are shown to a person
 _INKS = {Status.FAIL: Ink.RED, Status.UNKNOWN: Ink.YELLOW, Status.PASS: Ink.GREEN}
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(Struct, frozen=True):
     """One symptom's way to its cause, and what else the cause brings about."""
 
     links: tuple[Link, ...]  # the symptom first, the cause last
@@ -36,8 +36,7 @@ class Way:
     steps: tuple[Step, ...] = ()  # of the node
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """What is told of one node."""
 
     about: tuple[tuple[str, str], ...]

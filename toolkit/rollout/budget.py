@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolkit.errors import ToolkitError, UsageError
 from toolkit.plural import counted
@@ -48,8 +50,7 @@ def node_name(host: str) -> str:
     return host.rpartition("@")[2]
 
 
-@dataclass(slots=True)
-class Budget:
+class Budget(Struct):
     """One run's part, from ``open`` to ``close``."""
 
     runs: Path

@@ -14,8 +14,9 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from toolkit.errors import ExitCode, ToolkitError
 from toolkit.safe_file import private_file, private_folder
@@ -35,8 +36,7 @@ class BudgetError(ToolkitError):
     exit_code = ExitCode.STOPPED
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetRow:
+class BudgetRow(Struct, frozen=True):
     """One share, in the words of the file."""
 
     node: str

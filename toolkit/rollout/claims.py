@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from toolkit.errors import LockedError, UsageError
 from toolkit.hosts.host import fold
@@ -22,8 +23,7 @@ _PATIENCE_S = 10.0
 _ALONE, _SHARED = "alone", "shared"
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """What another controller, which lives, has claimed."""
 
     run: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from toolkit.errors import ToolkitError
 from toolkit.rollout.chain import cut_off
@@ -24,8 +25,7 @@ class RunState(StrEnum):
     BROKEN_OFF = "broken off"  # its controller died
 
 
-@dataclass(frozen=True, slots=True)
-class PastRun:
+class PastRun(Struct, frozen=True):
     """One run that left a journal."""
 
     id: str
@@ -67,8 +67,7 @@ class PastRun:
         return tuple(host for host in self.story.hosts if host in acted)
 
 
-@dataclass(frozen=True, slots=True)
-class Unread:
+class Unread(Struct, frozen=True):
     """A run whose journal cannot be read."""
 
     id: str
@@ -102,8 +101,7 @@ def read_runs(runs: Path) -> Iterator[PastRun | Unread]:
             yield Unread(file.parent.name, str(why))
 
 
-@dataclass(frozen=True, slots=True)
-class Vouched:
+class Vouched(Struct, frozen=True):
     """Whether a journal is as it was written."""
 
     id: str

@@ -9,8 +9,9 @@ import subprocess
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from toolkit.errors import ApplyError, ToolkitError, UsageError
 from toolkit.hosts.host import Host
@@ -135,8 +136,7 @@ class Drainer(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class Hooks:
+class Hooks(Struct, frozen=True):
     """Commands of the site's; "" for none. Or a scheduler in their place."""
 
     drain: str = ""
@@ -186,8 +186,7 @@ class Hooks:
         return "" if self.scheduler is None else self.scheduler.stay_out(host, why)
 
 
-@dataclass(frozen=True, slots=True)
-class OutOfService:
+class OutOfService(Struct, frozen=True):
     """One host's way out of service and back, each step written down before it is taken."""
 
     host: Host

@@ -17,10 +17,11 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
+
+from msgspec import Struct, field
 
 from toolkit.errors import ExitCode, ToolkitError, UsageError
 from toolkit.rollout import chain
@@ -49,8 +50,7 @@ class JournalError(ToolkitError):
     exit_code = ExitCode.STOPPED
 
 
-@dataclass(frozen=True, slots=True)
-class About:
+class About(Struct, frozen=True):
     """The one row of a run."""
 
     verb: str
@@ -61,8 +61,7 @@ class About:
     undoes: str = ""  # the run that this one takes back
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Struct, frozen=True):
     """One row of what happened."""
 
     host: str
@@ -72,8 +71,7 @@ class Event:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(Struct, frozen=True):
     """One controller's time with the run; how and code are None while it lasts, or was killed."""
 
     who: str
@@ -83,8 +81,7 @@ class Turn:
     code: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Story:
+class Story(Struct, frozen=True):
     """All that a journal has."""
 
     about: About

@@ -5,10 +5,11 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
+
+from msgspec import Struct, field
 
 from toolkit.errors import ExitCode, Outcome, ToolkitError, UsageError
 from toolkit.hosts.host import Host
@@ -64,8 +65,7 @@ class Ending(Protocol):
 T = TypeVar("T", bound=Ending)
 
 
-@dataclass(frozen=True, slots=True)
-class Brakes:
+class Brakes(Struct, frozen=True):
     """What ends a rollout beside failures; each is looked at before a host is begun."""
 
     window: RolloutWindow = field(default_factory=RolloutWindow)
@@ -85,8 +85,7 @@ class Brakes:
         return f"the window {self.window.said} is closed{when}"
 
 
-@dataclass(frozen=True, slots=True)
-class Rolled(Generic[T]):
+class Rolled(Struct, Generic[T], frozen=True):
     """How far a rollout came."""
 
     outcomes: dict[str, Outcome[T]]  # one a host of the terms, whatever happened
@@ -94,8 +93,7 @@ class Rolled(Generic[T]):
     interrupted: bool = False
 
 
-@dataclass(slots=True)
-class Rollout(Generic[T]):
+class Rollout(Struct, Generic[T]):
     """The loop: who is next, begin them, wait for one to end.
 
     :param well: whether a host counts as a success, for canary and limits.

@@ -22,7 +22,8 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.errors import BecomeError
 from toolkit.ssh.limits import GATHERED
@@ -50,8 +51,7 @@ _ASKED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Become:
+class Become(Struct, frozen=True):
     """Whether and how to be root. The password does not show in a repr."""
 
     wanted: bool = True  # False: run as the login user (--no-become)
@@ -74,15 +74,16 @@ class Become:
     def feed(self, script: str) -> bytes:
         """What goes to its stdin.
 
-        :param script: of one command at least.
+        :param script: of one command at least; what gdr-node takes is the very probe.
         """
-        asked = self.wanted and self.password is not None and not self.wrapped
+        if self.wrapped:
+            return script.encode("utf-8", "surrogateescape")
+        asked = self.wanted and self.password is not None
         ahead = f"{self.password}\n{_FENCE}\n" if asked else ""
         return (ahead + f"{{\n{script}\n}}\n").encode("utf-8", "surrogateescape")
 
 
-@dataclass(frozen=True, slots=True)
-class StderrParts:
+class StderrParts(Struct, frozen=True):
     """What stderr tells, once the marks are taken out."""
 
     begun: bool  # the script's own shell was started

@@ -5,14 +5,14 @@ from __future__ import annotations
 import getpass
 import os
 import stat
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from toolkit.errors import UsageError
 
 
-@dataclass(frozen=True, slots=True)
-class Credentials:
+class Credentials(Struct, frozen=True):
     """What the operator typed in. None of it shows in a repr, a log or a report."""
 
     password: str | None = None  # for the login

@@ -13,9 +13,10 @@ import binascii
 import hashlib
 import hmac
 import os
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+
+from msgspec import Struct
 
 from toolkit.ssh.ssh_config_tokens import listed
 
@@ -23,8 +24,7 @@ _MARKS = _REVOKED, _AUTHORITY = "@revoked", "@cert-authority"
 _KRL = b"SSHKRL\n\0"  # PROTOCOL.krl
 
 
-@dataclass(frozen=True, slots=True)
-class KnownKey:
+class KnownKey(Struct, frozen=True):
     """One line that names a key."""
 
     names: tuple[str, ...]  # patterns, lower case; or one hashed name

@@ -9,8 +9,9 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import IO
+
+from msgspec import Struct
 
 from toolkit.errors import TransportError
 from toolkit.ssh import transport_errors
@@ -25,8 +26,7 @@ _LAST_S = 10.0  # what has closed its streams is about to end, on a busy machine
 _TICK_S = 0.5  # how long streams must be silent before a script that has ended is believed
 
 
-@dataclass(frozen=True, slots=True)
-class ChildEnd:
+class ChildEnd(Struct, frozen=True):
     """How a child ended."""
 
     late: bool  # killed at the deadline

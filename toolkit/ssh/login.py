@@ -10,12 +10,12 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 import paramiko
 from cryptography.exceptions import UnsupportedAlgorithm
+from msgspec import Struct
 
 from toolkit.ssh import transport_errors
 from toolkit.ssh.credentials import Credentials
@@ -24,8 +24,7 @@ from toolkit.ssh.ssh_config import Target
 _CERTIFICATE = "-cert.pub"
 
 
-@dataclass(frozen=True, slots=True)
-class Means:
+class Means(Struct, frozen=True):
     """One way to prove who we are; ``key`` is None for the password."""
 
     name: str  # "~/.ssh/id_ed25519", for the list of what was tried

@@ -12,7 +12,8 @@ import re
 import shlex
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.errors import TransportError, UsageError
 from toolkit.hosts.addresses import parse_spot
@@ -146,8 +147,7 @@ def _last(said: str) -> str:
     return said.strip().split("\n")[-1].strip()[:200]
 
 
-@dataclass(frozen=True, slots=True)
-class _Way:
+class _Way(Struct, frozen=True):
     """What ssh makes of its configuration for one host (``ssh -G``)."""
 
     door: Door

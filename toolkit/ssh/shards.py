@@ -7,6 +7,7 @@ this one speaks to the operator, and only it heeds Ctrl-C.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import pickle
@@ -45,26 +46,27 @@ def run_apart(
     progress: Progress | None = None,
     max_fail: int | str | None = None,
     meanwhile: Callable[[], None] = lambda: None,
+    begun: Callable[[], None] = lambda: None,
 ) -> list[Outcome[T]]:
     """As ``run_all``, by so many processes, while there is no other thread.
 
     :param work: what it returns is sent; what else it leaves in memory is lost.
     :param fanout: of all of them together, and no fewer than there are processes.
     :param meanwhile: is called before: what it imports is there for all of them.
+    :param begun: is called once there are processes, and may start a thread.
     :raises Interrupted, UsageError: likewise.
     """
     books: Books[T] = opened(hosts, fanout, progress, max_fail)
     meanwhile()
     gc.freeze()  # who looks for garbage would make each page its own
-    # A file: the kernel guards its offset. Of a memfd two read the same turn now and then.
-    with tempfile.TemporaryFile(buffering=0) as turns:
-        turns.write(b"".join(turn.to_bytes(_PLACE, "big") for turn in range(len(hosts))))
-        turns.seek(0)  # from where on it is read is one for all of them
-        shards = _Shards(books, turns.fileno())
+    with contextlib.ExitStack() as stack:
+        turns = _turns(stack, len(hosts))
+        shards = _Shards(books, turns)
         try:
-            for number in range(count):
+            for number in range(0 if turns < 0 else count):
                 threads = fanout // count + (number < fanout % count)
-                shards.begin(partial(_work_off, turns.fileno(), hosts, work, threads))
+                shards.begin(partial(_work_off, turns, hosts, work, threads))
+            begun()
             if not shards.pids:
                 return run_all(hosts, work, fanout=fanout, progress=progress, max_fail=max_fail)
             shards.hear()
@@ -77,6 +79,21 @@ def run_apart(
     return books.all()
 
 
+def _turns(stack: contextlib.ExitStack, count: int) -> int:
+    """A file of all places, of which each is read once; -1 where no disk has room for it.
+
+    The kernel guards a file's offset. Of a memfd two read the same turn now and then.
+    """
+    with contextlib.suppress(OSError):
+        file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 the stack closes it
+        stack.enter_context(file)
+        places = b"".join(turn.to_bytes(_PLACE, "big") for turn in range(count))
+        if file.write(places) == len(places):
+            file.seek(0)
+            return file.fileno()
+    return -1
+
+
 class _Shards(Generic[T]):
     """The processes, each by the pipe on which it tells."""
 
@@ -86,6 +103,8 @@ class _Shards(Generic[T]):
         self.pids: dict[Connection, int] = {}
         self._has: dict[int, Connection] = {}  # who is at work on the host of this place
         self._stopped = False
+        # Who started us may have it ignored, and then nobody can tell how one ended.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
     def begin(self, serve: Callable[[Tell[T]], None]) -> None:
         """One more; where there is no memory for it, the others have all hosts."""
@@ -100,8 +119,8 @@ class _Shards(Generic[T]):
         except OSError:
             ours.close()
         finally:
+            its.close()  # first: Ctrl-C comes by the next call, and we would wait for ourselves
             signal.pthread_sigmask(signal.SIG_SETMASK, old)
-            its.close()
 
     def hear(self) -> None:
         """What they tell, until none is left."""
@@ -123,6 +142,10 @@ class _Shards(Generic[T]):
         except (EOFError, OSError):
             self._lose(pipe)
             return
+        except BaseException:  # Ctrl-C: it may be amid a message, and what follows is none
+            self._stopped = True
+            self._lose(pipe)
+            raise
         if outcome is None:
             self._has[turn] = pipe
             books.begun.add(turn)

@@ -7,8 +7,9 @@ refused whatever the file says.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from toolkit.errors import UsageError
 from toolkit.hosts.addresses import parse_spot
@@ -30,8 +31,7 @@ SYSTEM_KNOWN_HOSTS = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
 _DEEPEST = 8  # jumps behind jumps
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """Where to go, as whom, with what and through what: all that was configured."""
 
     door: Door
@@ -47,8 +47,7 @@ class Target:
     jumps: tuple[Target, ...] = ()  # the first is the one to connect to directly
 
 
-@dataclass(frozen=True, slots=True)
-class SshConfig:
+class SshConfig(Struct, frozen=True):
     """The settings of the configuration, read once, asked for each host."""
 
     settings: tuple[ConfigLine, ...] = ()

@@ -13,8 +13,9 @@ import re
 import subprocess
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from toolkit.errors import UsageError
 from toolkit.package_data import from_home, user_name
@@ -29,8 +30,7 @@ _DEEPEST = 16  # files that include files, as in ssh
 _EXEC_S = 10.0  # Match exec
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Struct, frozen=True):
     """A Host or Match line; its settings count where it holds, and the one around it."""
 
     words: tuple[str, ...]  # ("host", "gpu*", "!gpu9")
@@ -38,8 +38,7 @@ class Block:
     around: Block | None
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigLine:
+class ConfigLine(Struct, frozen=True):
     """One line: keyword in lower case, its words; a command is one word, as written."""
 
     key: str
@@ -48,8 +47,7 @@ class ConfigLine:
     where: str = ""  # "FILE:LINE"; "" for what a host has of its own
 
 
-@dataclass(slots=True)
-class HostConfig:
+class HostConfig(Struct):
     """What counts for one host. Mutable while it is looked up: the first value stays."""
 
     alias: str  # as the operator typed it

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 Sink = Callable[[str], None]  # one line of stdout, without its newline, as it arrives
 
@@ -24,8 +25,7 @@ class Whole:
         self.heard = self.heard + line.encode("utf-8", "surrogateescape") + b"\n"
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(Struct, frozen=True):
     """A script that ran to its end, whatever its exit status."""
 
     exit: int

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from toolkit.errors import HostKeyError, LoginError, TransportError
 
 
-@dataclass(frozen=True, slots=True)
-class Door:
+class Door(Struct, frozen=True):
     """Where a connection goes, as far as messages need to know it."""
 
     host: str  # our name for it

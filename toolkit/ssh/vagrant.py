@@ -20,7 +20,8 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.errors import InventoryError, TransportError, Unparsable, UsageError
 from toolkit.hosts.addresses import VAGRANT
@@ -42,8 +43,7 @@ _OPTIONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class VagrantLine:
+class VagrantLine(Struct, frozen=True):
     """One fact."""
 
     machine: str  # "" for what concerns no single one

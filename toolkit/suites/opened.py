@@ -12,12 +12,13 @@ import gzip
 import re
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from datetime import date
 from urllib.parse import parse_qs, unquote
 
 import pytest
 import testinfra
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.checks.all import named
 from toolkit.checks.check import Status, Verdict
@@ -62,8 +63,7 @@ _UNPACKED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class HostUri:
+class HostUri(Struct, frozen=True):
     """One host, or a group of an inventory."""
 
     scheme: str
@@ -89,7 +89,7 @@ def access_of(text: str, options: Mapping[str, object], base: Access) -> Access:
             raise UsageError(f"--{name.replace('_', '-')} is not honoured here", hint=hint)
     _refuse_user(str(options.get("sudo_user") or ""))
     given = {ours: str(options[name]) for name, ours in _SAID.items() if options.get(name)}
-    base = replace(base, **given)  # type: ignore[arg-type] # each is a text
+    base = replace(base, **given)
     kind = str(options.get("connection") or "")
     if kind and "://" not in text:
         text = ",".join(f"{kind}://{each}" for each in _BETWEEN.split(text))
@@ -136,7 +136,7 @@ def _ours(read: list[HostUri], base: Access) -> Access:
             )
     asked = read[0].asked
     base = replace(base, become=base.become and asked.get("sudo", "true").lower() != "false")
-    base = replace(base, **{ours: asked[name] for name, ours in _SAID.items() if name in asked})  # type: ignore[arg-type] # likewise
+    base = replace(base, **{ours: asked[name] for name, ours in _SAID.items() if name in asked})
     if scheme == "local":
         return replace(base, hosts="localhost", transport="local")
     if scheme == "ansible":
@@ -165,8 +165,7 @@ def _backend(term: str) -> testinfra.host.Host:
     return testinfra.get_host(term)
 
 
-@dataclass(frozen=True, slots=True)
-class ByTestinfra:
+class ByTestinfra(Struct, frozen=True):
     """A transport over a backend of testinfra's: it runs a command line, and feeds nothing."""
 
     name: str
@@ -272,8 +271,7 @@ def _access(config: pytest.Config) -> Access:
     return access_of(config.getoption("hosts") or "", options, base)
 
 
-@dataclass(frozen=True, repr=False)
-class CheckAnswer:
+class CheckAnswer(Struct, frozen=True):
     """What a check says of a host; a failed assertion shows it whole."""
 
     host: str
@@ -301,8 +299,7 @@ class CheckAnswer:
         return f"<{'; '.join(' '.join(line.split()) for line in lines)}>"
 
 
-@dataclass(frozen=True, repr=False)
-class GdrHost:
+class GdrHost(Struct, frozen=True):
     """A host, judged."""
 
     name: str

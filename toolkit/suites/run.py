@@ -5,11 +5,11 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
+from msgspec import Struct, field
 
 from toolkit import __version__
 from toolkit.checks.check import Check, Status, Verdict
@@ -22,8 +22,7 @@ from toolkit.want import Selection
 Judge = Callable[[Check], tuple[str, Verdict]]  # the host's name, and its verdict
 
 
-@dataclass(slots=True)
-class Ledger:
+class Ledger(Struct):
     """Exit codes by host; pytest's own status only knows that something failed."""
 
     codes: dict[str, list[ExitCode]] = field(default_factory=dict)
@@ -53,8 +52,7 @@ ALL_CHECKS = Selection()
 SCHEMA = "gdr-toolkit/verify/1"
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(Struct, frozen=True):
     """One case of the suite on one host."""
 
     host: str
@@ -83,8 +81,7 @@ def verified_document(
     }
 
 
-@dataclass(slots=True)
-class Cases:
+class Cases(Struct):
     """A plugin of pytest that keeps what came of each case."""
 
     ledger: Ledger
@@ -109,8 +106,7 @@ class Cases:
         return report
 
 
-@dataclass(frozen=True, slots=True)
-class SuiteResult:
+class SuiteResult(Struct, frozen=True):
     """What came of the suite."""
 
     code: ExitCode

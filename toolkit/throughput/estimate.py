@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import sqrt
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.compat.rows import Confidence
 from toolkit.compat.throughput import Range
@@ -26,8 +28,7 @@ class Layer(StrEnum):
     RING = "collective, ring bound"  # bus bandwidth of nccl-tests, without reduction in switches
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(Struct, frozen=True):
     """A figure with its interval: 0 <= low <= value <= high."""
 
     value: float

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from toolkit.compat.throughput import CpuClass, Range
 from toolkit.facts.pci.pcie_caps import Link
@@ -12,8 +12,7 @@ from toolkit.throughput.model import MANY, Layer2, Poster
 NOT_TOLD = "whether GPUDirect can work was not read"
 
 
-@dataclass(frozen=True, slots=True)
-class LinkTold:
+class LinkTold(Struct, frozen=True):
     """The narrowest link of one side of a path."""
 
     value: Link
@@ -30,8 +29,7 @@ class LinkTold:
         return self.low == self.high
 
 
-@dataclass(frozen=True, slots=True)
-class HcaWire:
+class HcaWire(Struct, frozen=True):
     """The port of an HCA, or what its kind has at most."""
 
     gbits: Range
@@ -55,8 +53,7 @@ class HcaWire:
         return f"{rate}, {mtu}"
 
 
-@dataclass(frozen=True, slots=True)
-class PairInputs:
+class PairInputs(Struct, frozen=True):
     """One GPU with one HCA, as far as the evidence tells."""
 
     gpu: str  # "0000:18:00.0" or "GPU0"
@@ -79,8 +76,7 @@ class PairInputs:
     best: bool = False  # no HCA is nearer to this GPU
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(Struct, frozen=True):
     """What is sent: a large message and a deep queue, as ib_write_bw has them."""
 
     size: int = 1 << 20  # bytes

@@ -7,8 +7,9 @@ the bounds of a range go through it as its value does. Constants: compat/data/th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from toolkit.compat.throughput import Constants, Range
 from toolkit.facts.pci.pcie_caps import Link
@@ -27,8 +28,7 @@ class Layer2(StrEnum):
     UNKNOWN = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
+class Term(Struct, frozen=True):
     """One thing that could limit, and the words for it."""
 
     span: Range

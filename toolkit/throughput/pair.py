@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from functools import lru_cache
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.compat.rows import Confidence
 from toolkit.compat.throughput import Constants, Range
@@ -34,8 +36,7 @@ _NO_FASTER = "bounce through host memory, taken for no faster than GPUDirect"
 _ROOT = frozenset({Distance.PHB, Distance.NODE})
 
 
-@dataclass(frozen=True, slots=True)
-class PairPrediction:
+class PairPrediction(Struct, frozen=True):
     """What one GPU does with one HCA; blocked says why the figures with GPUDirect are not now."""
 
     gpu: str
@@ -251,8 +252,7 @@ def _confidence(told: PairInputs) -> Confidence:
 
 
 # Latency of a small message by layer: figures of two layers are never one figure's two ends.
-@dataclass(frozen=True, slots=True)
-class MessageLatency:
+class MessageLatency(Struct, frozen=True):
     """One way, us, of a message of that size."""
 
     size: int  # bytes

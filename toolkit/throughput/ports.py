@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.compat.rows import Confidence
 from toolkit.compat.throughput import Constants, Range
@@ -22,8 +23,7 @@ _AMAZON, _BROADCOM = 0x1D0F, 0x14E4
 _UNKNOWN = f"{_ANY_RATE.low:g} to {_ANY_RATE.high:g} Gb/s, as HCAs of any kind have"
 
 
-@dataclass(frozen=True, slots=True)
-class HcaKind:
+class HcaKind(Struct, frozen=True):
     """What is known of an HCA without its ports."""
 
     ids: tuple[int, int] = (0, 0)  # PCI vendor and device

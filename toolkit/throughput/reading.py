@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from toolkit.compat.gpus import chip
 from toolkit.compat.throughput import Constants, CpuClass, Range
@@ -24,16 +25,14 @@ from toolkit.throughput.ports import HcaKind, wire_of
 _SLOWEST, _FASTEST = Link(8.0, 8), Link(32.0, 16)  # where nothing tells of a link
 
 
-@dataclass(frozen=True, slots=True)
-class Gaps:
+class Gaps(Struct, frozen=True):
     """What keeps GPUDirect from working, as whoever judges nodes has found."""
 
     path: str | None = None  # why neither path is usable; "" where one is, None where not read
     of_gpu: Callable[[str], str] = field(default=lambda _: "")  # what its kind says against a GPU
 
 
-@dataclass(frozen=True, slots=True)
-class KnownNode:
+class KnownNode(Struct, frozen=True):
     """What all pairs of a node share, each read once."""
 
     node: Node
@@ -114,8 +113,7 @@ def _sides(pair: NamedPair) -> tuple[tuple[Hop, ...], tuple[Hop, ...]]:
     return mine, tuple(each for each in hops if each not in mine)
 
 
-@dataclass(frozen=True, slots=True)
-class _End:
+class _End(Struct, frozen=True):
     """One end of a pair, as far as each source tells of it."""
 
     name: str

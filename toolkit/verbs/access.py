@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolkit.errors import UsageError
 from toolkit.hosts.addresses import VAGRANT, is_name
@@ -32,8 +34,7 @@ TRANSPORTS = ("paramiko", "openssh", "local", "srun")
 VIA = ("", "slurm")
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(Struct, frozen=True):
     """What was said; nothing has been opened yet."""
 
     hosts: str = ""
@@ -64,8 +65,7 @@ def _close(_: Host, transport: Transport) -> None:
     transport.close()
 
 
-@dataclass(frozen=True, slots=True)
-class Fleet:
+class Fleet(Struct, frozen=True):
     """The resolved hosts, and a way to each."""
 
     hosts: tuple[Host, ...]

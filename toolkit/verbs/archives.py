@@ -12,9 +12,10 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import IO
+
+from msgspec import Struct
 
 from toolkit.errors import UsageError
 from toolkit.tar_member import SmallHeader, most_unpacked
@@ -30,8 +31,7 @@ _DAMAGE = (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError, lzma.LZMAErr
            RecursionError, NotImplementedError, ValueError)  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
+class Leaf(Struct, frozen=True):
     """One file that holds no others; or one that could not be opened."""
 
     name: str  # "ticket.zip/gpu07/logs.tar.gz/dmesg.txt"
@@ -43,8 +43,7 @@ def _none(_: str) -> bool:
     return False
 
 
-@dataclass(slots=True)
-class UnpackRoom:
+class UnpackRoom(Struct):
     """What may still be unpacked of one source."""
 
     size: int  # bytes

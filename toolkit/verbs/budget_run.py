@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
+
+from msgspec import Struct
 
 from toolkit.errors import ExitCode, Outcome
 from toolkit.features.slurm.run.nodes import node_name
@@ -39,8 +40,7 @@ C = TypeVar("C", bound=CountedOutcome)
 Work = Callable[[Host, Transport, Witness], C]
 
 
-@dataclass(frozen=True, slots=True)
-class Counting:
+class Counting(Struct, frozen=True):
     """How the work is gone about."""
 
     folder: RunFolder

@@ -6,9 +6,10 @@ import functools
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from toolkit.errors import TransportError, UsageError
 from toolkit.features.slurm.run.nodes import (
@@ -84,7 +85,7 @@ def _by_option(host: Host, **said: str) -> Host:
     """With what options say of all hosts, where a host has nothing of its own."""
     ours = {name: text for name, text in said.items() if text and not getattr(host, name)}
     where = tuple((name, f"--{name.removesuffix('_file')}") for name in ours)
-    return replace(host, **ours, sources=(*host.sources, *where)) if ours else host  # type: ignore[arg-type] # each is a text
+    return replace(host, **ours, sources=(*host.sources, *where)) if ours else host
 
 
 @contextmanager

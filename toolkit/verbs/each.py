@@ -6,10 +6,12 @@ import os
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolkit.errors import Outcome, ToolkitError
 from toolkit.evidence import Evidence
@@ -53,12 +55,13 @@ def on_hosts(
     """
     chosen = fleet.hosts if hosts is None else tuple(hosts)
     progress = fleet.access.progress
-    progress.begin(title, len(chosen))
-    run = run_all
+    begin, run = partial(progress.begin, title, len(chosen)), run_all
     if processes > 1:
         from toolkit.ssh.shards import run_apart  # noqa: PLC0415 only very many nodes pay for it
 
-        run = partial(run_apart, processes)
+        run = partial(run_apart, processes, begun=begin)  # a terminal's has a thread
+    else:
+        begin()
     try:
         return run(
             chosen,
@@ -178,8 +181,7 @@ def spread_saved(
     return each_of()
 
 
-@dataclass(frozen=True, slots=True)
-class Alike:
+class Alike(Struct, frozen=True):
     """What was seen of it so far. May be called from many threads: a dict takes one at a time."""
 
     _kept: dict[Hashable, Hashable] = field(default_factory=dict)

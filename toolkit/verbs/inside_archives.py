@@ -14,9 +14,10 @@ import tempfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any  # of JSON: whatever it says
+
+from msgspec import Struct
 
 from toolkit.errors import UsageError
 from toolkit.untrusted import read_json
@@ -28,8 +29,7 @@ Table = dict[str, Any]
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(Struct, frozen=True):
     """One file of a layer."""
 
     path: str  # without "./" or a slash at its start
@@ -41,8 +41,7 @@ class Member:
 Members = Iterator[tuple[Member, "IO[bytes] | None"]]
 
 
-@dataclass(frozen=True, slots=True)
-class Layers:
+class Layers(Struct, frozen=True):
     """One image: where its blobs are, and which of them are its layers, the lowest first."""
 
     blobs: Blobs

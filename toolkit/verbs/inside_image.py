@@ -15,9 +15,10 @@ import posixpath
 import re
 import subprocess
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
+
+from msgspec import Struct
 
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence
@@ -42,8 +43,7 @@ _NAMED = re.compile(
 _FOLDERS = re.compile(r"lib|lib64|usr/lib64|usr/local/cuda[^/]*")  # often links to one another
 
 
-@dataclass(frozen=True, slots=True)
-class ImageEntry:
+class ImageEntry(Struct, frozen=True):
     """One file of an image."""
 
     link: str = ""  # where it points

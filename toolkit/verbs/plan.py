@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolkit.built.delivery_cache import Shelf, at_hand
 from toolkit.checks.all import ALL
@@ -36,8 +38,7 @@ from toolkit.want import PeerPath, Want
 NO_CHANGE = Plan()
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
+class Planned(Struct, frozen=True):
     """One node, judged, with the plan for it and the bundle that carries it out."""
 
     judged: Judged

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
 from datetime import date
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolkit.built.delivery_cache import Shelf
 from toolkit.checks.check import Status, Tense
@@ -36,8 +38,7 @@ LOOKS, BETWEEN_LOOKS_S = 8, 2.0  # after another run was found to be at work
 FAIL, UNKNOWN = Status.FAIL, Status.UNKNOWN
 
 
-@dataclass(frozen=True, slots=True)
-class ProvisionOptions:
+class ProvisionOptions(Struct, frozen=True):
     """What the operator allows."""
 
     reboot: bool = False
@@ -48,8 +49,7 @@ class ProvisionOptions:
     untried: bool = False  # a changed command line becomes the default without a trial
 
 
-@dataclass(frozen=True, slots=True)
-class Provisioned:
+class Provisioned(Struct, frozen=True):
     """One node's way from what it was to what it is."""
 
     before: Judged
@@ -138,8 +138,7 @@ def untouched(outcome: Outcome[Planned]) -> Outcome[Provisioned]:
     return Outcome(outcome.host, Provisioned(judged, judged))
 
 
-@dataclass(slots=True)
-class NodeRounds:
+class NodeRounds(Struct):
     """The rounds on one node: apply, reboot, look again, until the plan is empty."""
 
     host: Host
@@ -150,7 +149,7 @@ class NodeRounds:
     options: ProvisionOptions
     folder: RunFolder
     witness: Witness = field(default_factory=Nobody)
-    busy: str = field(default="", init=False)
+    busy: str = ""
 
     def bring(self, start: Planned) -> Provisioned:
         """Carry out the plan, and those that follow from it.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from datetime import date
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolkit.checks.check import Status
 from toolkit.errors import ExitCode, Outcome, StaleError, ToolkitError, TransportError
@@ -33,8 +35,7 @@ from toolkit.verbs.provision import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TurnWork:
+class TurnWork(Struct, frozen=True):
     """What each turn of one run has in common."""
 
     fleet: Fleet
@@ -61,8 +62,7 @@ class TurnWork:
             transport.close()
 
 
-@dataclass(slots=True)
-class _Turn:
+class _Turn(Struct):
     work: TurnWork
     host: Host
     transport: Transport

@@ -9,7 +9,9 @@ changed since, by other hands or by a later run, is left as it is, and named.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.checks.check import Status
 from toolkit.checks.judged import Judged
@@ -41,8 +43,7 @@ from toolkit.verbs.slurm_service import kept_off
 Judge = Callable[[str, Evidence], Judged]
 
 
-@dataclass(frozen=True, slots=True)
-class RolledBack:
+class RolledBack(Struct, frozen=True):
     """What was taken back on one node, and whether a reboot is owed for it."""
 
     steps: Sequence[str]
@@ -98,8 +99,7 @@ def booted_back(
     return "command line: as the boot menu has it"
 
 
-@dataclass(frozen=True, slots=True)
-class Undoing:
+class Undoing(Struct, frozen=True):
     """What is to be taken back: the names that nodes gave to our runs, newest first."""
 
     run: str
@@ -163,8 +163,7 @@ def undo(
     return on_each_counted(fleet, "undoing", work, how, well=lambda done: not done.out)
 
 
-@dataclass(slots=True)
-class _TakingBack:
+class _TakingBack(Struct):
     host: Host
     transport: Transport
     fleet: Fleet
@@ -197,7 +196,6 @@ class _TakingBack:
         self.fleet.access.progress.note(self.host.name, text)
 
 
-@dataclass(slots=True)
 class _Undo(_TakingBack):
     hooks: Hooks
     judge: Judge

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
 from datetime import date
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolkit.checks.check import Status
 from toolkit.checks.judged import Judged
@@ -30,8 +32,7 @@ from toolkit.verbs.provision_node import TurnWork
 MakeHands = Callable[[Callable[[Host], Provisioned]], HostWorkers[Provisioned]]
 
 
-@dataclass(frozen=True, slots=True)
-class Agreed:
+class Agreed(Struct, frozen=True):
     """What was said of how to go about it."""
 
     terms: Terms

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.errors import UsageError
 from toolkit.evidence import GRAMMAR, Evidence, Frame
@@ -187,8 +189,7 @@ def _of_file(name: str, data: bytes, aside: list[Foreign]) -> Iterator[Saved]:
     yield from _gathered(stem, name, leaves(path.name, data, room), aside)
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
+class _Read(Struct, frozen=True):
     """One loose file and what it says."""
 
     path: PurePosixPath

@@ -15,10 +15,11 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from toolkit.checks.check import Check
 from toolkit.checks.own import checks_of

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.errors import ToolkitError
 from toolkit.features.slurm.plan import IN_HAND, SlurmStand, left_alone, reason, stand
@@ -72,8 +74,7 @@ def not_idle(fleet: Fleet) -> dict[str, str]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Scheduled:
+class Scheduled(Struct, frozen=True):
     """A node on the way that it always has, but rebooted by Slurm.
 
     Then slurmctld does not wonder, and the site's own RebootProgram is what reboots.

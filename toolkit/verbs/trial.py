@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.checks.check import Status
 from toolkit.errors import ApplyError, ToolkitError, TransportError
@@ -21,8 +22,7 @@ from toolkit.verbs.plan import Planned, sealed
 APPLY_S = 600.0  # update-grub; os-prober may look at many disks
 
 
-@dataclass(frozen=True, slots=True)
-class Hands:
+class Hands(Struct, frozen=True):
     """How one node is reached and looked at."""
 
     name: str

@@ -15,13 +15,14 @@ import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar
+
+from msgspec import Struct, field
 
 from toolkit.errors import Outcome, ToolkitError
 from toolkit.evidence import Evidence
@@ -40,8 +41,7 @@ _FORKS = get_context("forkserver")
 _JUDGEMENT = ("toolkit.checks.judged", "toolkit.checks.agreement")
 
 
-@dataclass(frozen=True, slots=True)
-class _Stop:
+class _Stop(Struct, frozen=True):
     """What ends the whole run, as it does where one process reads."""
 
     error: ToolkitError
@@ -50,8 +50,7 @@ class _Stop:
 Told = list[Outcome[T] | _Stop]
 
 
-@dataclass(slots=True)
-class _Worker:
+class _Worker(Struct):
     """One process, and what it was told of already."""
 
     process: ForkServerProcess

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from tests.evidence.board import BRIDGE, ETHERNET, GIB, GPU_CLASS, IB, MIB, Board, Fn
 from tests.evidence.platforms import DATA_DIRECT

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from toolkit.evidence import Evidence, State
 from toolkit.facts.node.node import Node

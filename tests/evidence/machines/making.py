@@ -8,7 +8,10 @@ and NUMA are written anew, in the form in which the probe prints them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from tests.evidence.board import Board, Fn
 from tests.evidence.frames import Bad, Override
@@ -25,8 +28,7 @@ def edit(machine: str) -> Evidence:
     return edited(base, (HERE / "nodes" / f"{machine}.edits").read_text())
 
 
-@dataclass(frozen=True, slots=True)
-class Gpus:
+class Gpus(Struct, frozen=True):
     """What the driver tells of each GPU."""
 
     name: str = "NVIDIA H100 80GB HBM3"
@@ -37,8 +39,7 @@ class Gpus:
     cluster: str = "00000000-0000-0000-0000-000000000000"
 
 
-@dataclass(frozen=True, slots=True)
-class Hca:
+class Hca(Struct, frozen=True):
     """An RDMA device with one port."""
 
     name: str  # "mlx5_0"

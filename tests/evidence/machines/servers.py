@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from tests.evidence.board import BRIDGE, ETHERNET, MIB, Board, Fn
 from tests.evidence.frames import ABSENT, Override

@@ -6,20 +6,24 @@ import json
 import shutil
 import stat
 import tempfile
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from dev.run import ROOT
 from tests.evidence.build import node
+from tests.invoked import gdr, here
 from tests.unit.imaging import NOT_BUILT, planned
 from tests.unit.planning import NO_AUTOLOAD, STUBBED, frames
 from toolkit.cli import Gdr, verbs
 from toolkit.errors import ExitCode, Outcome, TransportError, Unwritten, UsageError
 from toolkit.evidence import Evidence
+from toolkit.features.ansible import cli
 from toolkit.features.ansible.run import Written, write_playbook
 from toolkit.hosts.host import Host
 from toolkit.ssh.transport import Transport
@@ -156,6 +160,34 @@ def test_a_sites_folder_goes_with_it_and_nothing_else_that_lies_there(tmp_path: 
     site = write(tmp_path, site=str(tmp_path / "of")).folder / "site"
     files = {str(each.relative_to(site)) for each in site.rglob("*") if each.is_file()}
     assert files == {"checks/rack.py", "site.toml"}
+
+
+def test_the_verb_says_who_has_what_to_do_and_how_it_is_carried_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @contextmanager
+    def opened(_: object) -> Iterator[Fleet]:
+        yield fleet(tmp_path)
+
+    monkeypatch.setattr(cli, "fleet", opened)
+    monkeypatch.setattr(cli, "plan_all", lambda *_, **__: outcomes())
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    site = tmp_path / "site"
+    words = ("playbook", "--hosts", "gpu[1-3]", "--out", str(site))
+    assert here(monkeypatch, *words) == ExitCode.UNREACHABLE
+    told = capsys.readouterr().out
+    assert "1 node has something to do: root@gpu1:2222\n1 node has nothing to do: gpu2\n" in told
+    assert f"\nansible-playbook -i {site}/inventory.yml {site}/playbooks/provision.yml\n" in told
+    assert "gpu3" in told.rpartition("provision.yml")[2]
+    assert here(monkeypatch, *words) == ExitCode.USAGE
+    assert "site: is there already" in capsys.readouterr().err
+
+
+def test_nodes_of_the_demo_are_served_to_no_playbook(tmp_path: Path) -> None:
+    out = tmp_path / "site"
+    done = gdr("playbook", "--hosts", "demo-acs", "--out", str(out), state=tmp_path / "state")
+    assert (done.returncode, out.exists()) == (ExitCode.USAGE, False)
+    assert "demo nodes are served only while a verb of ours runs" in done.stderr
 
 
 def test_a_folder_that_is_there_is_left_as_it_is(tmp_path: Path) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace as Told
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.unit.biosing import CHOICES, CURRENT, bios, plan_wishes, planned
 from toolkit.checks.firmware.bios_wanted import wanted

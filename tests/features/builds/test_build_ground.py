@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from tests.features.builds.graphs import INSTALLED, graph_of, step_of
 from tests.unit.grounds import CRCS, DRIVER, KERNEL, OTHER, Survey

@@ -6,13 +6,13 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
 import pytest
 from invoke.context import Context
 from invoke.exceptions import Exit
+from msgspec.structs import replace
 
 from tests.features.builds.building import KERNEL, WHEN, Fakes, printed, step, work
 from tests.invoked import gdr
@@ -201,7 +201,7 @@ def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fakes:
     def build_in(_: BuildPlace, surveyed: Surveyed, *rest: object) -> BuildRun:
         store, _folder, options = rest
         assert isinstance(options, BuildOptions)
-        ways = replace(fakes.ways(), store=store, force=options.force)  # type: ignore[arg-type] # a Store
+        ways = replace(fakes.ways(), store=store, force=options.force)
         with ThreadPoolExecutor(1) as executor:
             return run_builds(surveyed.works, ways, Crew(executor, 1))
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from tests.features.builds.graphs import HERE, INSTALLED, blocked_of, graph_of, parts_of, step_of
 from tests.unit.grounds import DRIVER, KERNEL, MLNX, NVIDIA, NVIDIA_FS, OTHER, TOOLS, Survey

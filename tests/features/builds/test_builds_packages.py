@@ -9,11 +9,11 @@ import re
 import shutil
 import subprocess
 import tarfile
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.evidence.modules import ko, signed
 from toolkit.built.plan.model import Built, BuiltFile, Inputs, Part

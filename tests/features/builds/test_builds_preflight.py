@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import jsonschema
 import pytest
+from msgspec.structs import replace
 
 from tests.features.builds.graphs import INSTALLED, graph_of
 from toolkit.built.plan.model import Inputs, Part

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from tests.evidence.board import BOARD, GPUS, PORTS, REDIRECTS, Board
 from tests.evidence.build import INFINIBAND, PROPRIETARY, build_note, groups, node

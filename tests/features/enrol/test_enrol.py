@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.unit.enrolling import DER, OTHER, FirmwareNode, fleet_of, print_of
 from toolkit.errors import NoEvidence, Outcome, Unsupported, UsageError

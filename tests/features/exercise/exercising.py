@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.node.node import Node

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import queue
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.features.exercise.exercising import SAID, captured, frame, look
 from tests.unit.holdings import UVERBS, user

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from tests.features.exercise.exercising import GPUS, TOOLS, captured, frame, look, planned, view
 from toolkit.errors import UsageError

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from tests.features.exercise.exercising import captured, frame, measured, planned, table, view
 from toolkit.checks.check import Status

@@ -6,12 +6,13 @@ import _thread
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 
 import pytest
+from msgspec.structs import replace
 
 from tests.features.exercise.exercising import TOOLS, captured, end_frames, frame, look, table
 from tests.unit.holdings import UVERBS, user

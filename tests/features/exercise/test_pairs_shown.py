@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import cast
+
+from msgspec.structs import replace
 
 from tests.features.exercise.exercising import planned, view
 from toolkit.checks.check import Status
@@ -104,6 +105,9 @@ SITUATIONS = {
     "what most tests say, and those without a result": report(
         *partners("bad/0", 4, reached(0.5, suspect="the wire"), reached(None, HOST)),
         ran(99, "bad/0", "n1/0", replace(reached(0.4), suspect="once")),
+    ),
+    "nobody is suspected, and some tests are without a result": report(
+        *partners("bad/0", 4, reached(0.5), reached(None, HOST))
     ),
     "a node": report(
         *partners("bad/0", 3, reached(0.5)),

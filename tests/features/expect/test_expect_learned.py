@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import tomllib
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.evidence.board import BOARD, GPUS, Board
 from tests.evidence.build import INFINIBAND, node

@@ -12,6 +12,7 @@ from tests import invoked
 from tests.evidence.board import BOARD, GPUS
 from tests.evidence.build import node
 from tests.evidence.frames import DENIED
+from toolkit.checks.all import BY_ID
 from toolkit.errors import ExitCode, NoEvidence, ToolkitError, TransportError, UsageError
 from toolkit.facts.node.node import Node
 from toolkit.features.gate import cli
@@ -35,6 +36,10 @@ def test_every_gpu_port_bridge_and_module_of_the_path_has_its_rows() -> None:
     numbers = rows["Xid since boot"].wanted.split(",")
     assert "79" in numbers  # fallen off the bus
     assert "31" not in numbers  # an application's own fault
+
+
+def test_each_row_names_a_check_that_tells_more() -> None:
+    assert {each.check for each in table()} <= set(BY_ID)
 
 
 def test_a_gpu_without_a_link_and_a_bridge_without_acs_have_no_row_for_it() -> None:

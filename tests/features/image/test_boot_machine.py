@@ -59,7 +59,7 @@ COMMAND = [
 
 
 def machine(**more: object) -> QemuMachine:
-    fields = {name: getattr(MACHINE, name) for name in QemuMachine.__slots__}
+    fields = {name: getattr(MACHINE, name) for name in QemuMachine.__struct_fields__}
     return QemuMachine(**{**fields, **more})
 
 
@@ -127,6 +127,26 @@ def test_the_firmware_that_is_installed(
     found = find_uefi(tmp_path / "folder")
     assert found == Uefi(tmp_path / "c", tmp_path / "folder/variables")
     assert found.variables.read_text() == "variables"
+
+
+@pytest.mark.parametrize(
+    ("code", "variables"),
+    [
+        ("OVMF/OVMF_CODE_4M.fd", "OVMF/OVMF_VARS_4M.fd"),
+        ("OVMF/OVMF_CODE.fd", "OVMF/OVMF_VARS.fd"),
+        ("edk2/ovmf/OVMF_CODE.fd", "edk2/ovmf/OVMF_VARS.fd"),
+        ("qemu/ovmf-x86_64-code.bin", "qemu/ovmf-x86_64-vars.bin"),
+    ],
+)
+def test_where_the_families_put_the_firmware(
+    code: str, variables: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = [f"/usr/share/{code}", f"/usr/share/{variables}"]
+    copied: list[str] = []
+    monkeypatch.setattr(Path, "exists", lambda path: str(path) in here)
+    monkeypatch.setattr("shutil.copyfile", lambda source, _: copied.append(source))
+    assert find_uefi(tmp_path) == Uefi(Path(here[0]), tmp_path / "variables")
+    assert copied == here[1:]
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ import stat
 import sys
 from base64 import b64decode
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from invoke.context import Context
 from invoke.exceptions import Exit
+from msgspec.structs import replace
 
 from tests.features.image.booting import Fake, fakes
 from tests.features.image.booting import machine as machine_of
@@ -94,7 +94,11 @@ def test_the_credential_puts_both_keys_where_only_this_boot_sees_them(tmp_path: 
     lines = b64decode(text).decode().splitlines()
     assert name == "io.systemd.credential.binary:tmpfiles.extra"
     paths = [line.split()[1] for line in lines]
-    assert [each.startswith((f"{PLACE}/", "/etc/ssh/sshd_config.d/")) for each in paths[1:]]
+    assert paths == [
+        *(PLACE, f"{PLACE}/host_key", f"{PLACE}/authorized_keys"),
+        "/etc/ssh/sshd_config.d/00-gdr-toolkit-boot.conf",  # sshd includes *.conf alone
+    ]
+    assert PLACE.startswith("/run/")
     login = b64decode(lines[2].split()[-1]).decode()
     assert login.startswith("ssh-ed25519 ")
     host = (tmp_path / "known_hosts").read_text()

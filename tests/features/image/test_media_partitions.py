@@ -5,10 +5,10 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Callable
-from dataclasses import replace
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from toolkit.errors import Unsupported
 from toolkit.features.image.io.partitions import Partition, PartitionContent, partitions

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from tests.unit.bills import told_of_the_schema
 from tests.unit.passports import BORN, LOAD, PEER

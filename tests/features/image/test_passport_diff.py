@@ -9,12 +9,12 @@ import lzma
 import subprocess
 import tarfile
 from collections.abc import Callable
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
 import jsonschema
 import pytest
+from msgspec.structs import replace
 
 from tests.evidence.build import KERNEL, NEXT_KERNEL
 from tests.invoked import gdr

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from toolkit.errors import ExitCode, NoEvidence, Outcome, TransportError, Unparsable, Unsupported
 from toolkit.evidence import Evidence, Frame, State
@@ -65,7 +64,7 @@ def told(domains: Domains, to: Domain = IDENTITY) -> list[tuple[Kind, str]]:
 
 
 def depends(**parts: object) -> Holding:
-    return replace(QUIET, **parts)  # type: ignore[arg-type] # the fields of a Holding
+    return replace(QUIET, **parts)
 
 
 def test_an_idle_hca_is_ready_and_its_driver_lets_go() -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from invoke.context import Context
 from invoke.exceptions import Exit
+from msgspec.structs import replace
 
 from tests.features.iommu_groups.test_iommu_runtime import GPU, HCA, node
 from toolkit.cli.options import Said

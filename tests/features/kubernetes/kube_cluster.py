@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import yaml
+from msgspec import field
 
 from toolkit.errors import TransportError
 from toolkit.features.kubernetes.io import Kubectl
@@ -22,8 +24,8 @@ class KubeNode:
     name: str
     cordoned: bool = False
     ready: bool = True
-    marks: dict[str, str] = field(default_factory=dict)  # annotations
-    pods: list[str] = field(default_factory=lambda: ["web"])
+    marks: dict[str, str] = dataclasses.field(default_factory=dict)  # annotations
+    pods: list[str] = dataclasses.field(default_factory=lambda: ["web"])
     version: int = 7
     protected: bool = False  # a PodDisruptionBudget keeps its pods
     scratch: bool = False  # they have an emptyDir
@@ -47,15 +49,15 @@ class KubeWorld:
 
     nodes: dict[str, KubeNode]
     said: dict[str, str]  # what the pod on a node says after its first line
-    jobs: dict[str, Any] = field(default_factory=dict)  # as they were applied
-    wrong: list[str] = field(default_factory=list)
+    jobs: dict[str, Any] = dataclasses.field(default_factory=dict)  # as they were applied
+    wrong: list[str] = dataclasses.field(default_factory=list)
     most: int = 0  # so many nodes were cordoned at once
     meddled: str = ""  # a node that somebody else cordons before our next request about it
     away: int = 0  # so many answers about Jobs fail
     flutters: bool = False  # a node's kubelet reports something before our next request
 
     def kubectl(self) -> Kubectl:
-        return _Answers(self)
+        return _Answers("kube.conf", world=self)
 
     def patch(self, name: str, patch: Any) -> None:
         node = self.nodes[name]
@@ -112,16 +114,11 @@ def _marks(job: Any) -> Mapping[str, str]:
     return marks
 
 
-class _Answers(Kubectl):
+class _Answers(Kubectl, frozen=True, kw_only=True):
     """In place of the program."""
 
-    def __init__(self, world: KubeWorld) -> None:
-        super().__init__("kube.conf")
-        object.__setattr__(self, "world", world)
-        object.__setattr__(self, "lock", threading.Lock())
-
     world: KubeWorld
-    lock: threading.Lock
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def answer(self, *words: str, stdin: str = "", limit_s: float = 120) -> str:
         with self.lock:

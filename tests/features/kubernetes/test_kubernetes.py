@@ -53,6 +53,12 @@ def test_labels_and_taints_are_data() -> None:
     assert terms.tolerations == (Toleration("team", "ml", "NoExecute"), Toleration("spot"))
 
 
+@pytest.mark.parametrize("effect", ["NoSchedule", "PreferNoSchedule", "NoExecute"])
+def test_a_taint_has_one_of_the_effects_of_kubernetes(effect: str) -> None:
+    terms = parse_terms(IMAGE, "ops", "", f"team:{effect}")
+    assert terms.tolerations == (Toleration("team", "", effect),)
+
+
 @pytest.mark.parametrize(
     ("said", "refused"),
     [

@@ -6,11 +6,11 @@ import base64
 import hashlib
 import pickle
 import re
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.evidence.board import Board
 from tests.evidence.boards import boards

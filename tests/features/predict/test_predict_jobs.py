@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from tests.checks.measured import Job, nccl_tests
 from tests.evidence.board import BOARD, PORTS
@@ -61,6 +61,13 @@ def test_what_nothing_is_predicted_of_is_told_with_its_bandwidth() -> None:
     assert job_said(judged(other)).endswith(
         ", 4 ranks on 2 nodes: 39.0 GB/s; no ring: not predicted"
     )
+
+
+@pytest.mark.parametrize(
+    "test", ["all_reduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce"]
+)
+def test_each_collective_that_rings_carry_is_judged(test: str) -> None:
+    assert judged(replace(RUN, test=test, bus=90.0)).status is Status.PASS
 
 
 def test_where_gpudirect_cannot_work_that_is_the_suspect() -> None:

@@ -6,9 +6,8 @@ that as x8 or as Gen4; 400G InfiniBand 50 * 0.962 = 48.1.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from tests.evidence.board import BOARD, GPUS, HCAS, PORTS, REDIRECTS, Board, Registers, hca
 from tests.evidence.build import GUEST_CPU, INFINIBAND, UP, groups, hca_lines, node

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from tests.evidence.build import GUEST_CPU, node
 from tests.evidence.frames import ABSENT, DENIED, Override

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import subprocess
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from toolkit.checks.judged import judge_node
 from toolkit.demo.create import environment, make_node

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.evidence.build import DRIVER, KERNEL, UPDATES, kernel_block, modinfo, node, rdma_core
 from tests.evidence.frames import ABSENT, Override

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
 import pytest
+from msgspec.structs import replace
 
 from tests import invoked
 from tests.checks.test_checks_auto import INBOX

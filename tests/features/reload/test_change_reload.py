@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.features.reload.reload_rows import ROWS, TOLD
-from tests.unit.holdings import LOADED, UVERBS, holding, modules, user
+from tests.unit.holdings import FILES, LOADED, UVERBS, holding, modules, user
 from toolkit.cli.options import Said
 from toolkit.errors import ExitCode, Outcome, Unsupported, UsageError
 from toolkit.facts.modules.module_users import Holding
@@ -108,6 +108,51 @@ def test_an_obstacle_names_what_it_is_and_who_and_what_to_do(
 ) -> None:
     found = judged(what, **texts).obstacles
     assert [(each.text, each.hint) for each in found] == TOLD.get(name, [])
+
+
+@pytest.mark.parametrize(
+    ("device", "module"),
+    [
+        ("/dev/infiniband/uverbs0", "ib_uverbs"),
+        ("/dev/infiniband/umad0", "ib_umad"),
+        ("/dev/infiniband/issm0", "ib_umad"),
+        ("/dev/infiniband/rdma_cm", "rdma_ucm"),
+        ("/dev/nvidia-uvm", "nvidia_uvm"),
+        ("/dev/nvidia-uvm-tools", "nvidia_uvm"),
+        ("/dev/nvidia-modeset", "nvidia_modeset"),
+        ("/dev/nvidia-fs0", "nvidia_fs"),
+        ("/dev/nvidiactl", "nvidia"),
+        ("/dev/nvidia-caps/nvidia-cap1", "nvidia"),
+        ("/dev/gdrdrv", "gdrdrv"),
+    ],
+)
+def test_who_has_a_device_file_open_uses_its_module(device: str, module: str) -> None:
+    loaded = modules(**{module: LOADED.get(module, (0, "-"))})
+    found = told(judged(module, modules=loaded, users=user(7, "py", device)))
+    assert (ObstacleKind.JOB, "py") in found
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nvidia_peermem", "nv_peer_mem"),
+        *("nvidia_fs", "gdrdrv", "mlx_compat", "mlxfw", "mlxdevm", "mlx5_core", "mlx5_ib"),
+        *("mlx5_vdpa", "mlx5_fwctl", "mlx4_core", "mlx4_ib", "mlx4_en", "ib_core", "ib_uverbs"),
+        *("ib_umad", "ib_cm", "iw_cm", "ib_ipoib", "rdma_cm", "rdma_ucm", "rdma_rxe", "siw"),
+        *("ib_iser", "ib_isert", "ib_srp", "ib_srpt", "iscsi_tcp", "nvme_rdma", "nvmet_rdma"),
+        *("rpcrdma", "svcrdma", "xprtrdma", "irdma", "bnxt_re", "efa", "hfi1", "rdmavt", "smc"),
+        *("smc_diag", "rds_rdma", "ko2iblnd"),
+    ],
+)
+def test_what_comes_back_as_it_went_holds_nothing_up(name: str) -> None:
+    text = f"nvidia 1 1 {name}, Live 0x0\n{name} 1 0 - Live 0x0\n"
+    files = f"{FILES}/lib/modules/6.8.0/{name}.ko\n"
+    assert told(judged("driver", modules=text, module_files=files)) == []
+
+
+@pytest.mark.parametrize("first", ["mlx_compat", "mlxfw", "mlxdevm", "mlx5_core", "ib_core"])
+def test_the_rdma_core_is_whatever_of_it_is_loaded(first: str) -> None:
+    assert judged("rdma", modules=f"{first} 1 0 - Live 0x0\n").unload == (first,)
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from xml.etree import ElementTree as Xml
@@ -12,6 +12,7 @@ from xml.etree import ElementTree as Xml
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.checks.test_checks_pci import loose, matrix
 from tests.evidence.board import BOARD, FLAT, HCAS, PORTS, REDIRECTS, Board
@@ -92,6 +93,18 @@ def test_every_line_ends_at_boxes(make: Callable[[Evidence], Picture], kind: str
     for line in picture.lines:
         for x, y in (line.points[0], line.points[-1]):
             assert any(x in (left, right) and low <= y <= high for left, right, low, high in sides)
+
+
+@pytest.mark.parametrize("kind", NODES)
+@pytest.mark.parametrize("make", [tree, way], ids=["tree", "way"])
+def test_every_look_has_a_rule_of_the_style(make: Callable[[Evidence], Picture], kind: str) -> None:
+    picture = make(NODES[kind])
+    style = (ROOT / "toolkit/report/pages/picture.css").read_text()
+    looks = {look for box in picture.boxes for look in (box.look, *(each for _, each in box.lines))}
+    looks |= {each.look for each in (*picture.lines, *picture.words)}
+    used = {word for look in looks for word in look.split()}
+    plain = {"link", "wire"}  # as all lines and boxes look
+    assert used - plain <= set(re.findall(r"\.([a-z][\w-]*)", style))
 
 
 @pytest.mark.parametrize("kind", NODES)

@@ -8,9 +8,10 @@ import ssl
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+
+from msgspec import Struct
 
 from toolkit.errors import UsageError
 
@@ -81,8 +82,7 @@ def _readable(secret: str | None) -> Iterator[tuple[int, ...]]:
             os.close(reader)
 
 
-@dataclass(frozen=True, slots=True)
-class Certificate:
+class Certificate(Struct, frozen=True):
     """What of a certificate matters to kernels and to those who read a report."""
 
     pem: str

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import stat
-from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
+
+from msgspec import Struct
 
 from toolkit.built.io.openssl import PIN
 from toolkit.errors import UsageError
@@ -17,13 +18,15 @@ _HELD = frozenset({"module-path", "pin-source", "pin-value"})  # go other ways t
 _LONGEST = 1024  # of a PIN; what is longer is another file
 
 
-@dataclass(frozen=True, slots=True)
-class SigningKey:
+class SigningKey(Struct, frozen=True):
     """A private key by its name alone: what it is never enters this process."""
 
     name: str  # path, or PKCS#11 URI without PIN and module
     module: str = ""  # PKCS#11 module that the URI named; "" for the system's own choice
-    secret: str | None = field(default=None, repr=False)  # passphrase or PIN
+    secret: str | None = None  # passphrase or PIN
+
+    def __repr__(self) -> str:
+        return f"SigningKey(name={self.name!r}, module={self.module!r})"
 
     @property
     def on_token(self) -> bool:

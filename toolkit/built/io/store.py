@@ -22,10 +22,11 @@ import tempfile
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
+
+from msgspec import Struct
 
 from toolkit import __version__
 from toolkit.built.plan.model import BuiltFile
@@ -43,16 +44,14 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}")
 About = tuple[tuple[str, str], ...]  # what went into a build, by name
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One build, whole: every file is what the manifest says."""
 
     about: About
     files: tuple[BuiltFile, ...]  # in order of names
 
 
-@dataclass(frozen=True, slots=True)
-class EntryManifest:
+class EntryManifest(Struct, frozen=True):
     """What an entry should be."""
 
     about: About
@@ -140,16 +139,14 @@ def _verified(file: Path, size: int, wanted: str) -> BuiltFile:
     return kept
 
 
-@dataclass(frozen=True, slots=True)
-class StoreLookup:
+class StoreLookup(Struct, frozen=True):
     """What a look for an entry came to: it, or nothing; and what was wrong with it."""
 
     entry: Entry | None
     trouble: str = ""  # "" or a sentence: it was damaged, and was put aside
 
 
-@dataclass(frozen=True, slots=True)
-class StoreRow:
+class StoreRow(Struct, frozen=True):
     """One entry as it is listed; its files have not been read."""
 
     digest: str

@@ -9,8 +9,9 @@ here: the kernel, or the holder of the certificate, tells.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from toolkit.built.plan.gate_rules import (
     AGAIN,

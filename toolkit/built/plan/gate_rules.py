@@ -8,8 +8,9 @@ kernel/module/main.c (resolve_symbol, inherit_taint).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from toolkit.compat.reader import numbers
 from toolkit.facts.boot.kernel import module_name
@@ -56,8 +57,7 @@ class Refused(StrEnum):
 Said = tuple[Refused, str, str]  # cause, what was found, what to do
 
 
-@dataclass(frozen=True, slots=True)
-class SymbolProvider:
+class SymbolProvider(Struct, frozen=True):
     """A module that exports what others of ours import, as it is installed for that kernel.
 
     Where a part is built in the same run it is that part: see ``gate.built_providers``.
@@ -69,16 +69,14 @@ class SymbolProvider:
     version: str = ""  # of the driver release: "535.261.03"; "" where not known
 
 
-@dataclass(frozen=True, slots=True)
-class WantedSignature:
+class WantedSignature(Struct, frozen=True):
     """Which signature a module must have."""
 
     key: str = ""  # serial number or key id, lower-case hex; "" for: not signed at all
     digest: str = ""  # "sha256"; "" for any
 
 
-@dataclass(frozen=True, slots=True)
-class GateGround:
+class GateGround(Struct, frozen=True):
     """What modules are held against: the kernel, and what is installed for it."""
 
     kernel: str  # kernel release
@@ -94,8 +92,7 @@ class GateGround:
         return self.flags is not None and "modversions" in self.flags
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """One reason for which one module may not be installed."""
 
     module: str  # file name: "nvidia-peermem.ko"
@@ -107,8 +104,7 @@ class Refusal:
         return f"{self.module}: {self.found}"
 
 
-@dataclass(frozen=True, slots=True)
-class GateVerdict:
+class GateVerdict(Struct, frozen=True):
     """Which modules of a build may be installed."""
 
     accepted: tuple[str, ...]  # file names
@@ -123,8 +119,7 @@ class GateVerdict:
         return tuple(each for each in self.refusals if each.module == module)
 
 
-@dataclass(frozen=True, slots=True)
-class SymbolSource:
+class SymbolSource(Struct, frozen=True):
     """Who offers a symbol."""
 
     module: str  # KERNEL, or as the module calls itself

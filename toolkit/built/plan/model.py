@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
 from enum import StrEnum
 from hashlib import sha256
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 PEERMEM = "nvidia-peermem"  # the DKMS package of ours
 
@@ -20,8 +22,7 @@ class Part(StrEnum):
     GDRDRV = "gdrdrv"
 
 
-@dataclass(frozen=True, slots=True)
-class Inputs:
+class Inputs(Struct, frozen=True):
     """All that makes a build what it is: two builds with equal inputs are one.
 
     Hashes are SHA-256, lower-case hexadecimal; "" where there is nothing of the kind.
@@ -50,8 +51,7 @@ class Inputs:
         return f"{self.package}/{self.version} for {self.kernel}"
 
 
-@dataclass(frozen=True, slots=True)
-class BuiltFile:
+class BuiltFile(Struct, frozen=True):
     """One file that a build left."""
 
     name: str  # "nvidia-peermem.ko", never packed; "Module.symvers"; "make.log"
@@ -62,8 +62,7 @@ class BuiltFile:
         return sha256(self.data).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class Built:
+class Built(Struct, frozen=True):
     """A build that succeeded and passed the gate."""
 
     inputs: Inputs
@@ -77,8 +76,7 @@ class Built:
         return next((each for each in self.files if each.name == name), None)
 
 
-@dataclass(frozen=True, slots=True)
-class BuildFailure:
+class BuildFailure(Struct, frozen=True):
     """A build that did not succeed; nothing of it is kept but its log."""
 
     inputs: Inputs

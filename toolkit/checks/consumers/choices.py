@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from toolkit.checks.check import without_gpus
 from toolkit.checks.consumers.chosen import (

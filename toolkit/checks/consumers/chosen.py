@@ -9,8 +9,10 @@ versions are told apart by toolkit/compat/data/consumers.toml and distances.toml
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.checks.consumers.path import (
     REGISTER,
@@ -43,24 +45,21 @@ class Way(StrEnum):
     MIXED = "mixed"  # of several pairs together
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """Yes, no with the reason, or not known with what was missing."""
 
     yes: bool | None
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """What a library decides before it looks at a GPU and an HCA."""
 
     way: Way
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """Pairs and directions about which the same is decided for the same reason."""
 
     way: Way
@@ -69,8 +68,7 @@ class Group:
     pairs: tuple[tuple[str, str], ...]  # GPU's address, HCA's name or address
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
+class Chosen(Struct, frozen=True):
     """What one library would do on one node."""
 
     consumer: str  # "nccl"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.consumers.choices import choices

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from toolkit.checks.check import Finding, Status, failed, unknown
 from toolkit.facts.node.node import Node

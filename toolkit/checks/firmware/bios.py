@@ -8,8 +8,10 @@ node's BMC was read too, ``bios_join`` puts its words beside that.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import wraps
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.checks.check import (
     Check,
@@ -41,8 +43,7 @@ _NEEDED_BY_SOME = frozenset({BiosRole.RESIZABLE_BAR})  # of GPUs: alone it decid
 _SHOWN = 8  # attributes of one setting that a verdict shows: there may be one for each slot
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(Struct, frozen=True):
     """What the BMC says of one setting."""
 
     exposed: tuple[Exposed, ...] = ()
@@ -291,8 +292,7 @@ def check_id(setting: BiosRole) -> str:
     return f"bios.{setting.replace('-', '_')}"
 
 
-@dataclass(frozen=True, slots=True)
-class bios:  # noqa: N801 - a decorator, used as ``check`` is
+class bios(Struct, frozen=True):  # noqa: N801 - a decorator, used as ``check`` is
     """Turn a look at the running system into the check of one setting."""
 
     setting: BiosRole

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from toolkit.checks.check import Finding, failed, not_applicable, passed
 from toolkit.errors import NoEvidence
@@ -11,8 +11,7 @@ from toolkit.facts.pci.config_space import ConfigSpace
 from toolkit.facts.pci.functions import PciFunction
 
 
-@dataclass(frozen=True, slots=True)
-class BiosFinding:
+class BiosFinding(Struct, frozen=True):
     """A finding from the system alone, and what it tells of the setting itself."""
 
     finding: Finding

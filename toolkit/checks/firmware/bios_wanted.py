@@ -7,7 +7,8 @@ run (NUMA clustering, SMT, power profiles), is shown and left alone, unless the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.compat.bios import BiosRole
 from toolkit.facts.firmware.redfish_values import Meaning
@@ -16,8 +17,7 @@ from toolkit.want import Role
 ON, OFF, AUTO = Meaning.ON, Meaning.OFF, Meaning.AUTO
 
 
-@dataclass(frozen=True, slots=True)
-class BiosGoal:
+class BiosGoal(Struct, frozen=True):
     """What one setting should be."""
 
     word: str  # what a change asks for: "on", "off", "auto", or a word of the BIOS's own

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.compat.reader import Compat, DkmsExit, Failure, shipped
 from toolkit.facts.modules.refusals import parse_refusals
@@ -48,8 +50,7 @@ _DONE = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Explained:
+class Explained(Struct, frozen=True):
     """Why a build failed, as far as it can be told."""
 
     found: str  # one sentence; never a bare exit status

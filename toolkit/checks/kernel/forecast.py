@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from toolkit.checks.check import Finding, Status, unknown
 from toolkit.checks.judged import Judged
@@ -18,8 +18,7 @@ from toolkit.facts.node.node import Node
 from toolkit.want import Want
 
 
-@dataclass(frozen=True, slots=True)
-class Prospect:
+class Prospect(Struct, frozen=True):
     """One thing that GPUDirect rests on, as that kernel would find it."""
 
     topic: str  # "driver", "nvidia-peermem"
@@ -27,8 +26,7 @@ class Prospect:
     cited: tuple[str, ...] = ()  # keys of frames, in the order they were asked for
 
 
-@dataclass(frozen=True, slots=True)
-class Forecast:
+class Forecast(Struct, frozen=True):
     """One node, one kernel that it might boot."""
 
     kernel: str  # kernel release; "" where the next boot's is not known
@@ -63,8 +61,7 @@ class Forecast:
         return ExitCode.UNKNOWN if self.unknown else ExitCode.OK
 
 
-@dataclass(frozen=True, slots=True)
-class Foreseen:
+class Foreseen(Struct, frozen=True):
     """A node as it is, and as it would be."""
 
     judged: Judged

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.checks.check import (
     Finding,
@@ -54,8 +56,7 @@ LOCKED = "CONFIG_LOCK_DOWN_KERNEL_FORCE_"
 BY_FIRMWARE = "CONFIG_LOCK_DOWN_IN_EFI_SECURE_BOOT"  # of the distributions that have the patch
 
 
-@dataclass(frozen=True, slots=True)
-class Boot:
+class Boot(Struct, frozen=True):
     """A kernel that is installed, and how it would be booted."""
 
     kernel: InstalledKernel

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from toolkit.checks.check import (
     Finding,
@@ -43,8 +44,7 @@ class Caller(StrEnum):
     KERNEL = "kernel"
 
 
-@dataclass(frozen=True, slots=True)
-class Hook:
+class Hook(Struct, frozen=True):
     """One file that has the program called."""
 
     id: str  # "apt"

@@ -7,7 +7,8 @@ what modprobe says to half of them, and the kernel says nothing at all to the fi
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.checks.consumers.path import REGISTER
 from toolkit.checks.kernel.secureboot import refused
@@ -57,8 +58,7 @@ ARM = "aarch64"
 SIGN = "sign it with an enrolled key: mokutil --import CERTIFICATE, confirm at the console"
 
 
-@dataclass(frozen=True, slots=True)
-class Obstacle:
+class Obstacle(Struct, frozen=True):
     """One cause, as it is on this node."""
 
     found: str

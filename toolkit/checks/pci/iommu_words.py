@@ -9,7 +9,8 @@ counts; ``iommu=`` is read on x86 alone, and each maker's switch on its own proc
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.facts.boot.cmdline import Cmdline
 
@@ -19,8 +20,7 @@ SWITCHES = {"intel_iommu": INTEL, "amd_iommu": AMD, "iommu": X86}
 _PLAIN = "iommu.passthrough"
 
 
-@dataclass(frozen=True, slots=True)
-class Asking:
+class Asking(Struct, frozen=True):
     """One word that says whether devices are passed through."""
 
     word: str  # "iommu=pt", "iommu.passthrough=0"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.consumers.containers import perhaps_in_pods
@@ -214,8 +216,7 @@ def _by_text(said: Mapping[str, Qos]) -> Finding:
 _ASK_ECN = "mlxconfig -d DEVICE query | grep ROCE_CC: the priorities with congestion control"
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
+class _Told(Struct, frozen=True):
     found: str  # "trust dscp, PFC on 3"
     wrong: bool = False
     unread: str = ""  # what keeps it from being judged

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from toolkit.checks.check import Finding, failed, passed, unknown
 from toolkit.checks.traffic.ports import RATES, by_path, pairs_told, wire_told, with_rate
@@ -31,8 +31,7 @@ _SLOWEST = Link(8.0, 16)
 _ANY_MTU = Range(4096, 1024, 4096)
 
 
-@dataclass(frozen=True, slots=True)
-class _Ports:
+class _Ports(Struct, frozen=True):
     """Those of one node that carry a collective."""
 
     wire: HcaWire  # of one
@@ -107,8 +106,7 @@ def _between(node: Node, run: CollectiveRun, shown: str) -> Finding:
     return weigh(run.largest.best, shown, goal, short=_SHORT)
 
 
-@dataclass(frozen=True, slots=True)
-class _Carried:
+class _Carried(Struct, frozen=True):
     """GB/s of the ports of one node together."""
 
     all: Range  # those that seem to serve GPUs

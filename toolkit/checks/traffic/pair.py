@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.checks.check import Finding, Status, failed, passed, unknown
 from toolkit.checks.consumers.nccl_log import OF_STATUS
@@ -44,8 +46,7 @@ _WAYS_OUT = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Measured:
+class _Measured(Struct, frozen=True):
     """One figure, whoever measured it."""
 
     value: float  # GB/s, one way

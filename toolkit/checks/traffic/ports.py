@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from toolkit.compat.throughput import Constants, Range, constants
 from toolkit.errors import read_or

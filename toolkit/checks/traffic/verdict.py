@@ -7,7 +7,9 @@ of a degraded one above seventeen twentieths (docs/prediction.md); between them 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.checks.check import Finding, Status, failed, passed, unknown
 from toolkit.throughput.estimate import Estimate
@@ -18,8 +20,7 @@ _FIRM = 1.2  # of the value: a bound beyond it is of what was not read, and nobo
 _WORST = (Status.FAIL, Status.UNKNOWN, Status.PASS)
 
 
-@dataclass(frozen=True, slots=True)
-class Goal:
+class Goal(Struct, frozen=True):
     """What is predicted of what was meant; two figures where the text leaves that open."""
 
     least: Estimate | None  # None: nothing tells how little may be in order

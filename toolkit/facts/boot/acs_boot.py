@@ -7,7 +7,8 @@ pci_dev_str_match and __pci_config_acs.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.facts.lines import rows
 from toolkit.facts.pci.config_space import REDIRECT, Acs
@@ -23,8 +24,7 @@ _UNIT = re.compile(r"([^ ]*) (enabled|disabled)(?: |$)(.*)")
 _IDS = re.compile(r"pci:([0-9a-f]{1,8}):([0-9a-f]{1,8})(?::[0-9a-f]{1,8}){0,2}")
 
 
-@dataclass(frozen=True, slots=True)
-class AcsArguments:
+class AcsArguments(Struct, frozen=True):
     """What ``pci=`` asks of ACS: devices by kernel notation."""
 
     disabled: tuple[str, ...] = ()  # redirects off
@@ -102,8 +102,7 @@ def device_path(bridge: PciFunction) -> str:
     return "/".join((first, *(each.rpartition(":")[2] for each in rest)))
 
 
-@dataclass(frozen=True, slots=True)
-class AtBoot:
+class AtBoot(Struct, frozen=True):
     """Something that may clear ACS at each boot by calling setpci."""
 
     name: str  # "acs-off.service", "rc.local"

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 _WORD = re.compile(r'(?:"[^"]*(?:"|$)|[^\s"])+')  # an unended quote reaches to the end
 
 
-@dataclass(frozen=True, slots=True)
-class Cmdline:
+class Cmdline(Struct, frozen=True):
     words: tuple[str, ...]  # ("ro", "iommu=pt", "intel_iommu=on")
 
     def __getitem__(self, name: str) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.errors import Unparsable
 from toolkit.facts.lines import blocks, rows
@@ -13,8 +14,7 @@ _PART = re.compile(r"(.*) (present|missing)")
 _UNSET = re.compile(r"# (CONFIG_\w+) is not set")
 
 
-@dataclass(frozen=True, slots=True)
-class InstalledKernel:
+class InstalledKernel(Struct, frozen=True):
     """One directory below /lib/modules."""
 
     release: str
@@ -90,8 +90,7 @@ _DEP = re.compile(r"(?:usr/)?lib/modules/([^/]+)/modules\.dep$")
 _NEWER = "newer "
 
 
-@dataclass(frozen=True, slots=True)
-class Initramfs:
+class Initramfs(Struct, frozen=True):
     """One image; it holds the modules of one kernel."""
 
     kernel: str  # kernel release; "" where no path in it tells

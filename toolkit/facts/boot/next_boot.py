@@ -7,8 +7,10 @@ Sources: grub.cfg as grub-mkconfig writes it, Boot Loader Specification entries
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.facts.boot.cmdline import Cmdline, parse_cmdline
 from toolkit.facts.lines import named_lines, rows
@@ -53,8 +55,7 @@ class TrialOutcome(StrEnum):
     UNREAD = "unread"  # no reading of its boot was whole; it may be tried once more
 
 
-@dataclass(frozen=True, slots=True)
-class Tried:
+class Tried(Struct, frozen=True):
     """One line that a trial left on the node."""
 
     id: str
@@ -87,8 +88,7 @@ _AFTER_FAILURE = re.compile(r"\s*if \[ \"\$\{recordfail\}\" = 1 \]")
 _NEXT = "${next_entry}"
 
 
-@dataclass(frozen=True, slots=True)
-class BootEntry:
+class BootEntry(Struct, frozen=True):
     """One line of the menu; a submenu and a firmware setup boot no kernel of their own."""
 
     title: str
@@ -104,8 +104,7 @@ class BootEntry:
         return "recovery" in self.title.lower() or "rescue" in f"{self.title}{self.id}".lower()
 
 
-@dataclass(frozen=True, slots=True)
-class BootMenu:
+class BootMenu(Struct, frozen=True):
     lines: tuple[BootEntry, ...]  # in menu order, submenus before what they hold
     default: str | None  # "0", "1>2", a title, an id; "" for none set; None where not known
     once: bool = False  # the default is for the next boot alone (grub-reboot)

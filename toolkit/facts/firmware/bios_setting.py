@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import lru_cache
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.compat.bios import BiosRole, BiosRow, BiosRows
 from toolkit.facts.firmware.redfish_bios import Attribute, Bios
@@ -18,8 +20,7 @@ __all__ = ["BiosRole", "Exposed", "Meaning", "Value", "hidden", "match"]
 _SUFFIX = re.compile(r"_[0-9A-F]{4}")
 
 
-@dataclass(frozen=True, slots=True)
-class Exposed:
+class Exposed(Struct, frozen=True):
     """One attribute that is, or is part of, a setting."""
 
     setting: BiosRole

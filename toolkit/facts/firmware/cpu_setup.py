@@ -7,7 +7,8 @@ Documentation/admin-guide/pm; drivers/pci/pcie/aspm.c for the policy.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.errors import Unparsable
 from toolkit.facts.lines import named_lines
@@ -18,8 +19,7 @@ _STATE = re.compile(rf"{_CPU}/cpu0/cpuidle/state(\d+)/(name|latency|disable)")
 _PACKAGE = re.compile(r"package/node(\d+)")
 
 
-@dataclass(frozen=True, slots=True)
-class IdleState:
+class IdleState(Struct, frozen=True):
     """One way for a processor to rest."""
 
     name: str  # "C6", "POLL"
@@ -27,8 +27,7 @@ class IdleState:
     disabled: bool  # by somebody on the running system
 
 
-@dataclass(frozen=True, slots=True)
-class Setup:
+class Setup(Struct, frozen=True):
     """Of processors and memory; "" and None for what this kernel or machine does not tell."""
 
     online: int  # logical processors; 0 where not told

@@ -6,14 +6,14 @@ Sources: /proc/cpuinfo, /sys/class/dmi/id.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.errors import Unparsable
 from toolkit.facts.lines import named_lines
 
 
-@dataclass(frozen=True, slots=True)
-class Cpu:
+class Cpu(Struct, frozen=True):
     vendor: str  # "GenuineIntel", "AuthenticAMD"; "" on arm64
     model: str
     hypervisor: bool  # the CPUID bit that only guests see

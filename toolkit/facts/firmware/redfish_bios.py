@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from toolkit.facts.firmware.redfish_json import Raw, Tree, raw, read_object, tree, words
 from toolkit.facts.firmware.redfish_registry import (
@@ -16,8 +17,7 @@ from toolkit.facts.firmware.redfish_registry import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Attribute:
+class Attribute(Struct, frozen=True):
     """One attribute: what the resource serves, and what the registry says of it."""
 
     name: str  # as a PATCH must have it
@@ -76,8 +76,7 @@ class Attribute:
         return self.pending is not None and self.pending != self.current
 
 
-@dataclass(frozen=True, slots=True)
-class Bios:
+class Bios(Struct, frozen=True):
     """What one BMC said of one BIOS.
 
     An attribute that only the registry lists is not one that an operator can set: those are

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from toolkit.errors import Unparsable
 from toolkit.facts.firmware.redfish_json import read_object, words
@@ -19,8 +20,7 @@ class Trust(StrEnum):
     NO = "no"  # the operator said so
 
 
-@dataclass(frozen=True, slots=True)
-class BmcRead:
+class BmcRead(Struct, frozen=True):
     """The BMC that was read, in its own words; "" for what it does not tell."""
 
     address: str  # as the operator gave it
@@ -32,8 +32,7 @@ class BmcRead:
     registry: str = ""  # id
 
 
-@dataclass(frozen=True, slots=True)
-class BmcMachine:
+class BmcMachine(Struct, frozen=True):
     """The machine that the BMC says it sits in; "" for what it does not tell."""
 
     manufacturer: str = ""
@@ -45,8 +44,7 @@ class BmcMachine:
     power: str = ""  # "On"
 
 
-@dataclass(frozen=True, slots=True)
-class SecureBootState:
+class SecureBootState(Struct, frozen=True):
     """Secure boot as the BMC tells it; None for what it does not tell."""
 
     now: bool | None  # at the current boot

@@ -6,7 +6,8 @@ A condition on an attribute that is not served is not known to hold, so nothing 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.facts.firmware.redfish_bios import Bios
 from toolkit.facts.firmware.redfish_json import Raw
@@ -18,8 +19,7 @@ _LOCKS = (Property.READ_ONLY, Property.GREY)
 _ROUNDS = 16  # of consequences of consequences; the longest chain in a capture has 3
 
 
-@dataclass(frozen=True, slots=True)
-class Consequence:
+class Consequence(Struct, frozen=True):
     """One attribute that a dependency sets."""
 
     attribute: str
@@ -28,8 +28,7 @@ class Consequence:
     because: Dependency
 
 
-@dataclass(frozen=True, slots=True)
-class Effects:
+class Effects(Struct, frozen=True):
     """What comes of a change, beside the change."""
 
     values: Values  # of all attributes, once all is settled
@@ -40,8 +39,7 @@ class Effects:
     settled: bool = True  # False: dependencies that chase one another
 
 
-@dataclass(frozen=True, slots=True)
-class Opener:
+class Opener(Struct, frozen=True):
     """One change after which another attribute can be set."""
 
     attribute: str

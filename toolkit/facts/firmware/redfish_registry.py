@@ -6,8 +6,9 @@ Written from captures of Dell, HPE, Lenovo and OpenBMC; DMTF DSP8010, AttributeR
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 from toolkit.facts.firmware.redfish_json import (
     Raw,
@@ -53,16 +54,14 @@ class Relation(StrEnum):
     AT_MOST = "LEQ"
 
 
-@dataclass(frozen=True, slots=True)
-class AttributeChoice:
+class AttributeChoice(Struct, frozen=True):
     """One allowed value; which of the two the resource shows differs by vendor."""
 
     value: str  # ValueName: "Enabled"; Supermicro has a number there
     display: str = ""  # ValueDisplayName
 
 
-@dataclass(frozen=True, slots=True)
-class AttributeEntry:
+class AttributeEntry(Struct, frozen=True):
     """What the registry says of one attribute."""
 
     name: str
@@ -81,16 +80,14 @@ class AttributeEntry:
     reset: bool = True  # a change needs a reset
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     attribute: str
     relation: Relation
     value: Raw
     both: bool = False  # joined with what stands before it by AND; else by OR
 
 
-@dataclass(frozen=True, slots=True)
-class Dependency:
+class Dependency(Struct, frozen=True):
     """Where the conditions hold, that property of that attribute is that value."""
 
     conditions: tuple[Condition, ...]
@@ -99,8 +96,7 @@ class Dependency:
     value: Raw
 
 
-@dataclass(frozen=True, slots=True)
-class Registry:
+class Registry(Struct, frozen=True):
     """All entries by name, in the order of the registry, and what depends on what."""
 
     entries: Mapping[str, AttributeEntry] = field(default_factory=dict)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from toolkit.compat.bios import BiosRole, BiosRow, Reads
 from toolkit.facts.firmware.redfish_bios import Attribute
@@ -22,8 +23,7 @@ class Meaning(StrEnum):
     OTHER = "other"
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(Struct, frozen=True):
     """A value as served, and what it means."""
 
     raw: Raw
@@ -132,8 +132,7 @@ _PAIRS = (
 _PLAIN = {"auto", *(word.lower() for pair in _PAIRS for word in pair)}
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(Struct, frozen=True):
     """What a setting should mean."""
 
     meaning: Meaning

@@ -5,10 +5,11 @@ from __future__ import annotations
 import binascii
 import re
 from base64 import b64decode
-from dataclasses import dataclass
 from enum import StrEnum
 from errno import ENOSPC
 from hashlib import sha1
+
+from msgspec import Struct
 
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.evidence import Evidence, Frame, State
@@ -61,8 +62,7 @@ def parse_efi_byte(text: str) -> SecureBoot:
     return states[text.strip()]
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(Struct, frozen=True):
     """One certificate that the kernel holds."""
 
     name: str  # common name
@@ -70,8 +70,7 @@ class Key:
     ring: str = ""  # ".machine"; "" where only the kernel's whole list told of it
 
 
-@dataclass(frozen=True, slots=True)
-class Enrolled:
+class Enrolled(Struct, frozen=True):
     """One certificate that the machine's owner enrolled (MOK)."""
 
     serial: str  # lower-case hex, no zeroes in front
@@ -79,8 +78,7 @@ class Enrolled:
     id: str  # subject key id, lower-case hex; "" for none
 
 
-@dataclass(frozen=True, slots=True)
-class Keys:
+class Keys(Struct, frozen=True):
     """The certificates of the kernel's keyrings.
 
     A signature names its certificate by issuer and serial number, and keyrings show subject
@@ -198,8 +196,7 @@ def _parse_enrolled(lines: list[str]) -> tuple[Enrolled, ...]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class KeyFile:
+class KeyFile(Struct, frozen=True):
     """A file that may be a key or a certificate; nothing of what is in it was read."""
 
     path: str
@@ -264,8 +261,7 @@ def parse_said_signers(text: str) -> dict[str, str]:
 _PRINT = re.compile(r"^\s*SHA1 Fingerprint: ([0-9a-f:]{59})\s*$", re.MULTILINE | re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Mok:
+class Mok(Struct, frozen=True):
     """A node's firmware, and the certificate in question."""
 
     efi: bool  # booted by EFI

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from toolkit.errors import Unparsable
 from toolkit.facts.versions import Version
@@ -19,8 +20,7 @@ class Flavor(StrEnum):
     PROPRIETARY = "proprietary"
 
 
-@dataclass(frozen=True, slots=True)
-class Driver:
+class Driver(Struct, frozen=True):
     """The NVIDIA kernel driver that is loaded, or would be."""
 
     version: Version
@@ -78,8 +78,7 @@ def option_values(options: str) -> dict[str, str]:
     return {name.removeprefix("NVreg_"): value.strip('"') for name, value in words}
 
 
-@dataclass(frozen=True, slots=True)
-class GpuRow:
+class GpuRow(Struct, frozen=True):
     """One GPU, as nvidia-smi lists it."""
 
     address: str  # "0000:19:00.0": nvidia-smi's eight-digit domain cut to four

@@ -6,7 +6,8 @@ Source: NVIDIA/gdrcopy src/gdrdrv/gdrdrv.c, gdrdrv_proc_params_read; tests/sanit
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.errors import Unparsable
 from toolkit.facts.gpu.driver import Flavor
@@ -16,8 +17,7 @@ _FLAVORS = {"opensource": Flavor.OPEN, "proprietary": Flavor.PROPRIETARY}
 _PARAMS = "proc/driver/gdrdrv/params"
 
 
-@dataclass(frozen=True, slots=True)
-class GdrDrv:
+class GdrDrv(Struct, frozen=True):
     """The gdrdrv module as it runs."""
 
     loaded: bool
@@ -55,8 +55,7 @@ def built_for(description: str) -> Flavor | None:
     return _FLAVORS.get(found[1]) if found else None
 
 
-@dataclass(frozen=True, slots=True)
-class Sanity:
+class Sanity(Struct, frozen=True):
     """What gdrcopy_sanity counted."""
 
     total: int

@@ -8,14 +8,14 @@ of which three layouts are known: 0.9 ("cuFile CONFIGURATION:"), 1.0 to 1.13 and
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from toolkit.errors import Unparsable
 from toolkit.facts.lines import named_lines
 
 
-@dataclass(frozen=True, slots=True)
-class NvidiaFs:
+class NvidiaFs(Struct, frozen=True):
     """The nvidia-fs module as it runs, and the NVMe parameter that P2PDMA minds."""
 
     loaded: bool
@@ -69,8 +69,7 @@ def parse_cufile(text: str) -> dict[str, bool]:
     return {name: value for name, (_, value) in found.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class GdsCheck:
+class GdsCheck(Struct, frozen=True):
     """What ``gdscheck -p`` printed."""
 
     release: str  # "1.14.0.30"
@@ -158,8 +157,7 @@ _LINE = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class GdsioRun:
+class GdsioRun(Struct, frozen=True):
     """One line."""
 
     operation: str  # "READ", "WRITE", "RANDREAD"

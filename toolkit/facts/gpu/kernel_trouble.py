@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.compat.gpus import XidAction, xid_row
 from toolkit.facts.gpu.driver import normal_address
@@ -53,8 +55,7 @@ _STAMPS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Trouble:
+class Trouble(Struct, frozen=True):
     """One line of the kernel log that tells of a device."""
 
     address: str  # "0000:1b:00.0"; "" where the line has none

@@ -13,9 +13,11 @@ A name that is too long ends in "...", and what the driver does not tell is "ERR
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.errors import Unparsable
 from toolkit.facts.gpu.driver import normal_address
@@ -159,8 +161,7 @@ def _table_gpu(first: re.Match[str], rest: list[str], number: int) -> tuple[str,
     return normal_address(first["address"]), values
 
 
-@dataclass(frozen=True, slots=True)
-class GpuLinks:
+class GpuLinks(Struct, frozen=True):
     """The NVLinks of one GPU, by their numbers."""
 
     index: int

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.facts.gpu.driver import normal_address
 
@@ -42,8 +43,7 @@ _SLOWDOWNS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SmiHealth:
+class SmiHealth(Struct, frozen=True):
     """Of each group the values that are told, by name; none where the GPU has no such thing."""
 
     errors: Pairs = ()  # uncorrected, since the driver was loaded: ("SRAM Uncorrectable", "0")
@@ -117,8 +117,7 @@ _NO_ANSWER = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SmiSaid:
+class SmiSaid(Struct, frozen=True):
     """Lines of nvidia-smi that are no answer, each once."""
 
     lost: tuple[str, ...]  # a GPU does not answer

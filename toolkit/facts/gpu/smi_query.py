@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from toolkit.errors import Unparsable
 from toolkit.facts.gpu.driver import is_error, normal_address
@@ -32,8 +33,7 @@ _UNNAMED = "GPU "  # before the number of a GPU that a cut text does not name
 _LONGEST = 1000  # of a line that tells something
 
 
-@dataclass(frozen=True, slots=True)
-class SmiGpu:
+class SmiGpu(Struct, frozen=True):
     """One GPU; "" and 0 where nvidia-smi does not tell, or says N/A."""
 
     address: str  # "0000:19:00.0", as sysfs writes it
@@ -63,8 +63,7 @@ class SmiGpu:
         return bool(self.cluster.strip("0-"))
 
 
-@dataclass(frozen=True, slots=True)
-class SmiReport:
+class SmiReport(Struct, frozen=True):
     driver: str  # "535.161.08"; "" where a cut text does not tell
     gpus: tuple[SmiGpu, ...]
     lacks: str = ""  # what a cut text has not: of it nothing is known

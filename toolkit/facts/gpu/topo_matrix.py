@@ -8,7 +8,8 @@ NIC at all; SOC for SYS in drivers before 384.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.errors import Unparsable
 from toolkit.facts.pci.topology import Distance
@@ -24,8 +25,7 @@ _LEGEND = re.compile(r"\s*(NIC\d+):\s*(\S+)\s*")
 ALL_LINKS, GPUS_OF_GRACE = 18, 4  # of a GPU since Hopper; of one operating system
 
 
-@dataclass(frozen=True, slots=True)
-class Matrix:
+class Matrix(Struct, frozen=True):
     """Names as the driver uses them: "GPU0", "mlx5_0" (the legend's name, where there is one)."""
 
     gpus: tuple[str, ...]

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
+
+from msgspec import Struct
 
 from toolkit.errors import NoEvidence, Unparsable, Unsupported
 from toolkit.evidence import Evidence, State
@@ -37,8 +38,7 @@ _GCC = re.compile(r"(\S*g?cc\S*) \((?:[^()]|\([^()]*\))*\) (\d+)(?:\.\d+)*")
 _CLANG = re.compile(r"(?:.* )?clang version (\d+)")
 
 
-@dataclass(frozen=True, slots=True)
-class Compiler:
+class Compiler(Struct, frozen=True):
     """One compiler, as far as builds of modules care."""
 
     command: str  # "x86_64-linux-gnu-gcc-12"; for clang always "clang"
@@ -88,8 +88,7 @@ _ENTERING = "mend that; what a build needs to enter a tree is told in docs/build
 _LICENCE = re.compile(r"MODULE_LICENSE\(\s*\"([^\"]*)\"")
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """One DKMS package below /usr/src, or the driver's source that is none: it builds nothing."""
 
     folder: str  # "nvidia-current-open-535.261.03", below /usr/src
@@ -103,8 +102,7 @@ class Source:
     licence: str = ""  # of the driver's main module; "" for a package that is no driver
 
 
-@dataclass(frozen=True, slots=True)
-class Provider:
+class Provider(Struct, frozen=True):
     """An installed module for one kernel, and what it exports of the shared symbols."""
 
     path: str  # "/lib/modules/KERNEL/updates/dkms/nvidia.ko"
@@ -114,8 +112,7 @@ class Provider:
     crcs: Mapping[str, int]  # checksum by symbol
 
 
-@dataclass(frozen=True, slots=True)
-class GroundKernel:
+class GroundKernel(Struct, frozen=True):
     """A kernel that modules can be built for, or cannot."""
 
     release: str
@@ -155,8 +152,7 @@ def _rank(path: str) -> tuple[int, str]:
     return place + ("/kernel/" in path), path
 
 
-@dataclass(frozen=True, slots=True)
-class Ground:
+class Ground(Struct, frozen=True):
     """What is there to build with."""
 
     arch: str  # as uname -m prints it

@@ -13,8 +13,9 @@ dkms up to 2.8.5 wrote a comma in place of the slash.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from toolkit.errors import NeedsRoot, Unparsable
 from toolkit.facts.lines import blocks, named_lines
@@ -29,8 +30,7 @@ class DkmsState(StrEnum):
     WEAK = "installed-weak"  # a link to the build for another kernel of the same kABI
 
 
-@dataclass(frozen=True, slots=True)
-class DkmsBuild:
+class DkmsBuild(Struct, frozen=True):
     """One module, at one version, for one kernel."""
 
     module: str  # "nvidia"
@@ -45,8 +45,7 @@ class DkmsBuild:
         return self.state in {DkmsState.INSTALLED, DkmsState.WEAK}
 
 
-@dataclass(frozen=True, slots=True)
-class DkmsPackage:
+class DkmsPackage(Struct, frozen=True):
     """What a dkms.conf declares."""
 
     folder: str  # "nvidia-570.86.15", below /usr/src
@@ -151,8 +150,7 @@ _FOR_KERNEL = re.compile(r"for (?:module build on )?kernel:? ([^\s(]+)")
 _ON_KERNEL = re.compile(r"on kernel:? ([^\s(]+)")
 
 
-@dataclass(frozen=True, slots=True)
-class BuildLog:
+class BuildLog(Struct, frozen=True):
     """One log: its telling lines, in order."""
 
     module: str  # DKMS name; "" in a log that does not say

@@ -10,8 +10,9 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from toolkit.errors import NoEvidence, Unparsable
 
@@ -28,8 +29,7 @@ _HEAD = re.compile(r"size (\d{1,9})( signed)?")
 _ROW = re.compile(r"([0-9a-f]+)((?: [0-9a-f]{2}){0,16})")
 
 
-@dataclass(frozen=True, slots=True)
-class SparseFile:
+class SparseFile(Struct, frozen=True):
     """A file of which some ranges are known."""
 
     data: bytes  # of the whole length, zeroes where not known
@@ -93,8 +93,7 @@ class SparseFile:
         return cls(bytes(data), tuple(known), told[2] is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class Elf:
+class Elf(Struct, frozen=True):
     """What the sections of a module hold."""
 
     sections: tuple[tuple[str, bytes], ...]  # by name, those that were sent

@@ -7,7 +7,9 @@ Sources: /proc/modules, /sys/module/*, modinfo(8), ``modprobe -c``, ``modprobe
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.errors import Unparsable
 from toolkit.facts.boot.kernel import module_name
@@ -15,8 +17,7 @@ from toolkit.facts.lines import blocks, named_lines
 from toolkit.facts.modules.module_file import parse_build_id
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedModule:
+class LoadedModule(Struct, frozen=True):
     """One module that the kernel holds."""
 
     name: str  # with underscores
@@ -25,8 +26,7 @@ class LoadedModule:
     refs: int = 0  # references: modules, open files, devices; -1 where it cannot be unloaded
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleState:
+class ModuleState(Struct, frozen=True):
     """What /sys/module says of one module."""
 
     name: str
@@ -43,8 +43,7 @@ class ModuleState:
         return None if self.taint is None else "O" not in self.taint
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleFile:
+class ModuleFile(Struct, frozen=True):
     """What modinfo says of one module on disk."""
 
     filename: str
@@ -177,8 +176,7 @@ def parse_modinfo_files(text: str) -> dict[str, ModuleFile]:
     return parse_modinfo("".join(f"{line}\n" for line in lines))
 
 
-@dataclass(frozen=True, slots=True)
-class ModprobeConfig:
+class ModprobeConfig(Struct, frozen=True):
     """The merged configuration of modprobe; names with underscores."""
 
     blacklisted: frozenset[str]  # no loading by alias; an explicit modprobe still works

@@ -7,7 +7,8 @@ short-monotonic; systemd's modules-load.c, which notes each module that it inser
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.errors import Unparsable
 
@@ -20,8 +21,7 @@ _INSERTED = re.compile(
 _REFUSED = re.compile(r"\[\s*\d+\.\d+\] .*: (Failed to (?:insert|find) module '([^']+)'.*)")
 
 
-@dataclass(frozen=True, slots=True)
-class UnitTimes:
+class UnitTimes(Struct, frozen=True):
     """One unit since the boot; seconds since the kernel began, 0 for what has not been."""
 
     loaded: bool  # systemd knows it
@@ -62,8 +62,7 @@ def _seconds(micro: str) -> float:
     return int(micro) / 1e6
 
 
-@dataclass(frozen=True, slots=True)
-class Inserted:
+class Inserted(Struct, frozen=True):
     """What the journal has of one module since the boot."""
 
     at: float = 0.0  # seconds since the kernel began; 0 where it tells nothing

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
+
+from msgspec import Struct
 
 from toolkit.errors import Unparsable
 from toolkit.facts.lines import blocks, rows
@@ -24,8 +25,7 @@ _BUILD_ID = ".note.gnu.build-id"
 _SECTIONS = (".modinfo", "__versions", "__version_ext_crcs", "__version_ext_names")
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleImage:
+class ModuleImage(Struct, frozen=True):
     """One module file, read from its bytes."""
 
     path: str
@@ -158,8 +158,7 @@ def _versions(path: str, held: Mapping[str, bytes]) -> Mapping[str, int]:
     return MappingProxyType(found)
 
 
-@dataclass(frozen=True, slots=True)
-class Exports:
+class Exports(Struct, frozen=True):
     """What one installed module offers of the shared symbols."""
 
     path: str

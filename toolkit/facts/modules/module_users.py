@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.errors import NeedsRoot, Unparsable
 from toolkit.evidence import Evidence
@@ -25,8 +26,7 @@ _JOB = re.compile(r"/job_([0-9]+)(?:/|$)")
 _POD = re.compile(r"pod([0-9a-f]{8}[-_0-9a-f]{27,28})")
 
 
-@dataclass(frozen=True, slots=True)
-class User:
+class User(Struct, frozen=True):
     """One process that has devices of RDMA or of a GPU open."""
 
     pid: int
@@ -59,8 +59,7 @@ class User:
         return f"{self.name}, pid {self.pid} of {self.account}{job}"
 
 
-@dataclass(frozen=True, slots=True)
-class Net:
+class Net(Struct, frozen=True):
     """A net device, and what is below it."""
 
     name: str
@@ -68,8 +67,7 @@ class Net:
     lower: tuple[str, ...]  # net devices that a bond, a bridge or a VLAN stands on
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(Struct, frozen=True):
     """By which net device something is reached."""
 
     kind: str  # "session", "route" or "server"
@@ -77,8 +75,7 @@ class Way:
     net: str  # "?" where nobody knows
 
 
-@dataclass(frozen=True, slots=True)
-class Mount:
+class Mount(Struct, frozen=True):
     """A file system of a disk or of the network, or a swap space."""
 
     type: str
@@ -88,8 +85,7 @@ class Mount:
     modules: tuple[str, ...] = ()  # what drives its disk, from the disk up to the bus
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteDisk:
+class RemoteDisk(Struct, frozen=True):
     """A disk of a server, mounted or not."""
 
     name: str  # "nvme1", "host3"
@@ -97,8 +93,7 @@ class RemoteDisk:
     server: str = ""  # its address, where it is told
 
 
-@dataclass(frozen=True, slots=True)
-class Holding:
+class Holding(Struct, frozen=True):
     """What a node's modules carry."""
 
     boot_id: str

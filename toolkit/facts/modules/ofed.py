@@ -7,8 +7,9 @@ nvidia-peermem.Kbuild; mlnx-ofa_kernel ofed_scripts/openibd; systemctl(1), show.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from posixpath import dirname, join, normpath
+
+from msgspec import Struct
 
 from toolkit.errors import Unparsable
 from toolkit.facts.lines import rows
@@ -18,8 +19,7 @@ _PROPERTY = re.compile(r"([^=]*)=(.*)")
 LEFTOVER = "/var/lib/dkms/mlnx-ofed-kernel"
 
 
-@dataclass(frozen=True, slots=True)
-class OfedSearch:
+class OfedSearch(Struct, frozen=True):
     """What a build of the driver finds for one kernel. Its two searches do not agree."""
 
     conftest: str  # the Module.symvers by which the module gets a body; "" for none: a stub
@@ -28,8 +28,7 @@ class OfedSearch:
     kbuild_symbol: bool  # whether the peer-memory interface is in it
 
 
-@dataclass(frozen=True, slots=True)
-class OfedFolders:
+class OfedFolders(Struct, frozen=True):
     """/usr/src/ofa_kernel and what else the searches look at."""
 
     folders: frozenset[str]  # that exist, each by its full path

@@ -7,7 +7,8 @@ ofed_scripts/openibd, start, stop, load_module and echo_failure.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.errors import Unparsable
 from toolkit.facts.modules.kernel_modules import ModprobeConfig, parse_modprobe_config
@@ -41,8 +42,7 @@ _OWN = re.compile(
 _LOADED = "Loading HCA driver and Access Layer"
 
 
-@dataclass(frozen=True, slots=True)
-class Symbols:
+class Symbols(Struct, frozen=True):
     """Live symbols of which lines of /proc/kallsyms tell."""
 
     modules: dict[str, str]  # by symbol the module that has it; "" for the kernel itself
@@ -66,8 +66,7 @@ def parse_kallsyms_lines(text: str) -> Symbols:
     return Symbols(dict(rows), whole)
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigLines:
+class ConfigLines(Struct, frozen=True):
     """Lines of /etc/modprobe.d that somebody has found, or of ``modprobe -c``: those in force."""
 
     config: ModprobeConfig

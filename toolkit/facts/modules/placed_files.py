@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from toolkit.facts.lines import named_lines, rows
 
@@ -14,8 +15,7 @@ _LEFT = re.compile(r"([^ ]*) (.*)")
 _HOOK = re.compile(r"(runs|text|empty) (.*)")
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(Struct, frozen=True):
     """A file that lies where one of our artefacts would go, whoever wrote it."""
 
     sha256: str  # 64 hexadecimal digits

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.facts.boot.kernel import module_name
 
@@ -45,8 +46,7 @@ _INSERTED = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class NotInserted:
+class NotInserted(Struct, frozen=True):
     """One module that somebody tried to load, and was refused."""
 
     module: str  # with underscores
@@ -54,8 +54,7 @@ class NotInserted:
     line: str
 
 
-@dataclass(frozen=True, slots=True)
-class Refusals:
+class Refusals(Struct, frozen=True):
     """What a kernel log tells of symbols that nvidia-peermem asked for."""
 
     absent: tuple[str, ...]  # err -2, or 0 on older kernels: nothing loaded exports it

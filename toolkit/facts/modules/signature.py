@@ -7,7 +7,8 @@ lies inside. Only names are read here: whether the signature is right is the ker
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.errors import Unparsable
 
@@ -28,8 +29,7 @@ _DIGESTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(Struct, frozen=True):
     """Who signed a module."""
 
     signer: str  # common name of the certificate's issuer; "" where only a key id is told

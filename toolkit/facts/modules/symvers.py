@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
+
+from msgspec import Struct
 
 from toolkit.errors import Unparsable
 
 _CRC = re.compile(r"0x[0-9a-f]{1,16}")
 
 
-@dataclass(frozen=True, slots=True)
-class Export:
+class Export(Struct, frozen=True):
     """One symbol that others may use."""
 
     crc: int  # 0 where the kernel keeps no versions

@@ -7,15 +7,15 @@ Sources: file names of the libraries, ``ucx_info -v``,
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.errors import Unparsable
 from toolkit.facts.lines import named_lines, rows
 from toolkit.facts.rdma.ucx import parse_ucx_info
 
 
-@dataclass(frozen=True, slots=True)
-class Library:
+class Library(Struct, frozen=True):
     """One library on disk."""
 
     # "nccl", "nvshmem", "ucx", "nixl", or "nccl-plugin" for one that replaces NCCL's own IB
@@ -68,8 +68,7 @@ def _library(path: str, name: str) -> Library | None:
     return Library(_NAMES.get(file[1], "nccl-plugin"), told, path)
 
 
-@dataclass(frozen=True, slots=True)
-class Verbs:
+class Verbs(Struct, frozen=True):
     """One libibverbs."""
 
     path: str
@@ -88,8 +87,7 @@ def parse_verbs(text: str) -> tuple[Verbs, ...]:
     return tuple(Verbs(row[1], _ANSWERS[row[2]]) for row in rows(text, _VERBS, "libibverbs"))
 
 
-@dataclass(frozen=True, slots=True)
-class Perftest:
+class Perftest(Struct, frozen=True):
     """What ib_write_bw was built with; None where its file could not be read."""
 
     path: str
@@ -109,8 +107,7 @@ def parse_perftest(text: str) -> Perftest:
     return Perftest(values["path"], *(_ANSWERS[each] for each in answers))
 
 
-@dataclass(frozen=True, slots=True)
-class Ucx:
+class Ucx(Struct, frozen=True):
     """The UCX that ucx_info belongs to."""
 
     version: str  # "1.17.0"; "" where only its devices are listed (ucx_info -d)
@@ -132,8 +129,7 @@ def parse_ucx(text: str) -> Ucx:
     return Ucx(told.version, cuda)
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """One variable that libraries read, with the file that sets it."""
 
     name: str  # "NCCL_NET_GDR_LEVEL"
@@ -180,8 +176,7 @@ def parse_settings(conf: str, environment: str) -> tuple[Setting, ...]:
 
 # MPI on the node, and whether it was built to take GPU memory.
 # Sources: Open MPI, ``ompi_info --parsable --all``; MVAPICH, ``mpiname -a``.
-@dataclass(frozen=True, slots=True)
-class Mpi:
+class Mpi(Struct, frozen=True):
     name: str  # "Open MPI", "MVAPICH"
     version: str
     prefix: str  # where it is installed; "" where it does not tell

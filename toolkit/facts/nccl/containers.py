@@ -8,8 +8,9 @@ SwitchType; kubernetes-sigs/dra-driver-nvidia-gpu docs/prerequisites.md (nvidia-
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from toolkit.errors import Unparsable
 from toolkit.facts.lines import named_lines, rows
@@ -27,8 +28,7 @@ class PerJob(StrEnum):
     SLURM = "Slurm's switch/nvidia_imex gives each job its channel"
 
 
-@dataclass(frozen=True, slots=True)
-class Containers:
+class Containers(Struct, frozen=True):
     runtimes: tuple[str, ...] = ()  # "containerd", "cri-o", "docker", "k3s"
     memlock: tuple[tuple[str, str], ...] = ()  # process, limit in bytes or "unlimited"
     shared_netns: bool | None = None  # whether every network namespace sees every RDMA device
@@ -115,8 +115,7 @@ SCHEDULERS = frozenset({"slurmd", "pbs_mom", "sge_execd", "lsf_sbatchd", "sbatch
 _LIMIT = r"Max locked memory\s+(unlimited|\d+)\s+\S+\s+bytes\s*"
 
 
-@dataclass(frozen=True, slots=True)
-class Daemon:
+class Daemon(Struct, frozen=True):
     pid: int
     name: str  # "slurmd"
     memlock: str  # the soft limit of locked memory: "unlimited" or bytes; "" if not told
@@ -162,8 +161,7 @@ _OPENED = re.compile(r"(/[^ ]*) (.+)")
 _CUDA = re.compile(r"libcuda\.so\.(\d+(?:\.\d+)+)")
 
 
-@dataclass(frozen=True, slots=True)
-class Looked:
+class Looked(Struct, frozen=True):
     """What was looked into, and how."""
 
     kind: str  # "docker"; "image" and "chroot" run nothing
@@ -193,8 +191,7 @@ def parse_looked(text: str) -> Looked:
         raise Unparsable("inside", text.split("\n", 1)[0]) from why
 
 
-@dataclass(frozen=True, slots=True)
-class Leader:
+class Leader(Struct, frozen=True):
     """The process that a job in it descends from."""
 
     memlock: int | None  # bytes, the soft limit; -1 for unlimited, None where not told
@@ -240,8 +237,7 @@ def parse_opened(text: str) -> dict[str, str]:
     return {row[1]: row[2] for row in rows(text, _OPENED, "/dev/infiniband")}
 
 
-@dataclass(frozen=True, slots=True)
-class Providers:
+class Providers(Struct, frozen=True):
     """libibverbs, and the libraries by which it drives HCAs."""
 
     libibverbs: tuple[str, ...] = ()  # paths

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from statistics import median
 from typing import Any
+
+from msgspec import Struct
 
 from toolkit.untrusted import Unreadable, read_json
 
@@ -24,8 +25,7 @@ TEXTFILE = "nccl_bus_bandwidth_gbs{"  # what tells one
 _NEARLY = 0.5  # of the largest message: sizes that count as large
 
 
-@dataclass(frozen=True, slots=True)
-class CollectiveRecord:
+class CollectiveRecord(Struct, frozen=True):
     """One collective as one rank saw it."""
 
     communicator: str  # "0x7f8c496ae9f661", the same on all ranks
@@ -41,8 +41,7 @@ class CollectiveRecord:
     job: str = ""  # Slurm's number; "" where it is not told
 
 
-@dataclass(frozen=True, slots=True)
-class CommunicatorRun:
+class CommunicatorRun(Struct, frozen=True):
     """What one communicator did, by the collectives of its largest messages."""
 
     communicator: str

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
 from itertools import filterfalse
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 
 class Direction(StrEnum):
@@ -17,8 +19,7 @@ class Direction(StrEnum):
     RECEIVE = "receive"  # the HCA writes it
 
 
-@dataclass(frozen=True, slots=True)
-class Edge:
+class Edge(Struct, frozen=True):
     """One channel over the network, in one direction."""
 
     host: str  # who printed it; "" where the prefix is gone
@@ -33,8 +34,7 @@ class Edge:
     collective: bool = False  # COLLNET: in-network reduction
 
 
-@dataclass(frozen=True, slots=True)
-class NetDevice:
+class NetDevice(Struct, frozen=True):
     """One entry of "NET/IB : Using [0]mlx5_0:1/RoCE"."""
 
     host: str
@@ -43,8 +43,7 @@ class NetDevice:
     link: str  # "IB", "RoCE"
 
 
-@dataclass(frozen=True, slots=True)
-class HcaState:
+class HcaState(Struct, frozen=True):
     """ "GPU Direct RDMA Enabled for HCA 0 'mlx5_0'": whether the HCA could at all."""
 
     host: str
@@ -53,8 +52,7 @@ class HcaState:
     enabled: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """ "GPU Direct RDMA Disabled for GPU 0 / HCA 0 (distance 8 > 5)"."""
 
     host: str
@@ -65,8 +63,7 @@ class Decision:
     limit: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Rank:
+class Rank(Struct, frozen=True):
     """One GPU of the job."""
 
     host: str
@@ -74,8 +71,7 @@ class Rank:
     bus_id: str  # "0000:1b:00.0"; "" where the version does not print it
 
 
-@dataclass(frozen=True, slots=True)
-class NcclLog:
+class NcclLog(Struct, frozen=True):
     version: str = ""  # "2.27.3"; "" where no line tells, or they tell of several
     networks: tuple[str, ...] = ()  # "Using network IB", each once
     devices: tuple[NetDevice, ...] = ()
@@ -93,7 +89,10 @@ class NcclLog:
     speeds: tuple[tuple[str, int], ...] = ()  # Mb/s of each HCA by name: "NET/IB: [0] ... speed="
     failures: tuple[str, ...] = ()  # of calls of CUDA: "transport/nvls.cc:223: Cuda failure ..."
     # Each host's own part, by its name up to the first dot.
-    parts: Mapping[str, NcclLog] = field(default_factory=dict, hash=False, repr=False)
+    parts: Mapping[str, NcclLog] = field(default_factory=dict)
+
+    def __hash__(self) -> int:
+        return hash((self.edges, self.troubles, self.versions))
 
     @property
     def hosts(self) -> tuple[str, ...]:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
+
+from msgspec import Struct
 
 from toolkit.errors import Unparsable
 from toolkit.untrusted import read_json
@@ -20,8 +21,7 @@ from toolkit.untrusted import read_json
 SOURCE = "nccl-tests"
 
 
-@dataclass(frozen=True, slots=True)
-class Collective:
+class Collective(Struct, frozen=True):
     """One size; in GB/s (10^9), out of place unless it says otherwise."""
 
     size: int  # bytes
@@ -38,8 +38,7 @@ class Collective:
         return max(self.bus, self.in_place or 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class CollectiveGpu:
+class CollectiveGpu(Struct, frozen=True):
     """One rank's GPU."""
 
     rank: int
@@ -49,8 +48,7 @@ class CollectiveGpu:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class CollectiveRun:
+class CollectiveRun(Struct, frozen=True):
     rows: tuple[Collective, ...]
     gpus: tuple[CollectiveGpu, ...]
     average: float | None  # "Avg bus bandwidth", over all sizes; None where it was cut off

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
+
+from msgspec import Struct
 
 from toolkit.compat.reader import maker
 from toolkit.errors import Unparsable
@@ -28,8 +29,7 @@ _GPU_CLASSES, _NET_CLASSES = ("0x0300", "0x0302"), ("0x0200", "0x0207")
 _FLATTENED = {("0x1000", "0xc010"), ("0x1000", "0xc030")}
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
+class Device(Struct, frozen=True):
     """One GPU or HCA."""
 
     name: str  # "GPU0", "mlx5_0"; the address in files that do not name devices
@@ -43,8 +43,7 @@ class Device:
     ids: tuple[int, int] = (0, 0)  # vendor and device; 0 where not told
 
 
-@dataclass(frozen=True, slots=True)
-class NcclTopology:
+class NcclTopology(Struct, frozen=True):
     gpus: tuple[Device, ...]
     hcas: tuple[Device, ...]
     processor: tuple[str, int, int] = ("", 0, 0)  # vendor, family and model; of dumps of live nodes

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from toolkit.errors import Unparsable
 from toolkit.facts.kube import RDMA_NAME
@@ -51,8 +52,7 @@ _IB_OFF = re.compile(r"\bNCCL_IB_DISABLE\W+(?:value\W+)?1\b")
 _YAML_NAME = re.compile(r"^metadata:\n(?:  .*\n)*?  name: (\S+)$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """One container or pod; None for what its text does not tell."""
 
     name: str

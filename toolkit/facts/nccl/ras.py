@@ -11,9 +11,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct
 
 from toolkit.plural import counted
 from toolkit.untrusted import Unreadable, read_json
@@ -26,8 +27,7 @@ class RasKind(StrEnum):
     MISMATCH = "ranks differ"  # also of a job that is well: it moves on while it is asked
 
 
-@dataclass(frozen=True, slots=True)
-class RasRank:
+class RasRank(Struct, frozen=True):
     """A rank of a communicator, or a process."""
 
     host: str  # "172.16.64.210"; "" where not told
@@ -40,16 +40,14 @@ class RasRank:
         return f"process {self.pid}, GPU {self.gpu}" if self.rank is None else f"rank {self.rank}"
 
 
-@dataclass(frozen=True, slots=True)
-class RasTrouble:
+class RasTrouble(Struct, frozen=True):
     kind: RasKind
     communicator: str  # "0x27a079b828ff1a75"; "" of the job
     words: str
     who: tuple[RasRank, ...] = ()  # who stands out, as far as they are named
 
 
-@dataclass(frozen=True, slots=True)
-class RasLook:
+class RasLook(Struct, frozen=True):
     """One answer."""
 
     communicators: int

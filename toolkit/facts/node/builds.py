@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.boot.kernel import parse_config, parse_initramfs
@@ -141,16 +142,14 @@ _SINCE = re.compile(r"(\S+) ([0-9a-f]{64}|absent) (/.+)")
 _LOADED = re.compile(r"(\w+) (-|[0-9A-F]{1,40})")
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedBuild:
+class LoadedBuild(Struct, frozen=True):
     """Which build of a module the kernel holds."""
 
     srcversion: str  # "" where the kernel does not tell
     build_id: str  # lower-case hex; likewise
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
+class Left(Struct, frozen=True):
     """What our latest run that touched a file left there."""
 
     run: str  # its name on the node: "20260102T030405Z-17"; "rebuild" for the program of ours

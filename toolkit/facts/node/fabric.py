@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from toolkit.errors import NeedsRoot, NoEvidence, Unparsable
 from toolkit.evidence import State

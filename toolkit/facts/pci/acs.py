@@ -8,9 +8,10 @@ Sources: there; Documentation/admin-guide/kernel-parameters, pci=.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
+
+from msgspec import Struct
 
 from toolkit.errors import Unparsable
 from toolkit.facts.pci.config_space import Acs, AcsRegisters
@@ -59,8 +60,7 @@ def _marked(mask: str, mark: str) -> Acs:
     return Acs(sum(1 << bit for bit, each in bits if each == mark))
 
 
-@dataclass(frozen=True, slots=True)
-class Demand:
+class Demand(Struct, frozen=True):
     """What the table wants of one bridge."""
 
     bridge: PciFunction

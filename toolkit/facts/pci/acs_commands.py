@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from toolkit.errors import NoEvidence
 from toolkit.facts.gpu.driver import normal_address
@@ -27,8 +28,7 @@ _SHELL = re.compile(r"\bsudo\b.*\b(?:ba|z|da)?sh -\w*c\b")
 _SIGN = re.compile(r"^\s*#")
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     """One line that somebody typed, and what stands below it."""
 
     typed: str  # "" where the text does not say; with the sign of its prompt

@@ -8,9 +8,10 @@ Source: include/uapi/linux/pci_regs.h; PCI Express Base Specification, chapters 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import IntFlag
 from functools import lru_cache
+
+from msgspec import Struct
 
 from toolkit.errors import NeedsRoot, NoEvidence, Unparsable
 
@@ -41,8 +42,7 @@ class Acs(IntFlag):
 REDIRECT = Acs.REQUEST_REDIRECT | Acs.COMPLETION_REDIRECT | Acs.EGRESS_CONTROL
 
 
-@dataclass(frozen=True, slots=True)
-class AcsRegisters:
+class AcsRegisters(Struct, frozen=True):
     """What a function could control, and what it does."""
 
     capability: Acs  # the services it implements
@@ -54,15 +54,13 @@ class AcsRegisters:
         return self.control & REDIRECT
 
 
-@dataclass(frozen=True, slots=True)
-class Ats:
+class Ats(Struct, frozen=True):
     """Address Translation Services of a function that has them."""
 
     enabled: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigSpace:
+class ConfigSpace(Struct, frozen=True):
     address: str
     data: bytes  # as far as it was readable
 

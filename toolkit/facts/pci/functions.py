@@ -7,7 +7,10 @@ include/uapi/linux/pci_regs.h.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.compat.reader import maker
 from toolkit.errors import NeedsRoot, NoEvidence, Unparsable
@@ -20,16 +23,14 @@ _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _POINTED = re.compile(r"(.*?) -> (.*)")
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
+class Bar(Struct, frozen=True):
     """One memory region: index 0 to 5 and size in bytes."""
 
     index: int
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Printed:
+class Printed(Struct, frozen=True):
     """What ``lspci -vvv`` decoded of a config space; None or () for what it did not print."""
 
     capabilities: bool  # False: "<access denied>", or printed without -v
@@ -39,8 +40,7 @@ class Printed:
     resizable: tuple[Resizable, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PciFunction:
+class PciFunction(Struct, frozen=True):
     address: str  # "0000:19:00.0"
     vendor: int
     device: int
@@ -130,20 +130,18 @@ class PciFunction:
 _AS_ROOT = "sudo lspci -vvv -nn prints them: without root, or -vv, it has no DevCtl, LnkSta, ACSCtl"
 
 
-@dataclass(frozen=True, slots=True)
-class PciTree:
+class PciTree(Struct, frozen=True, dict=True):
     functions: dict[str, PciFunction]  # by address, in bus order
     whole: bool = True  # False: an excerpt of lspci, which proves no absence
-    # Chosen from the functions once, for almost every check asks for them.
-    gpus: tuple[PciFunction, ...] = field(init=False, compare=False)
-    # Network functions that may be HCAs, whether or not a driver holds them.
-    adapters: tuple[PciFunction, ...] = field(init=False, compare=False)
 
-    def __post_init__(self) -> None:
-        functions = self.functions.values()
-        # The way into a frozen dataclass that its own __init__ takes too.
-        object.__setattr__(self, "gpus", tuple(each for each in functions if each.is_gpu))
-        object.__setattr__(self, "adapters", tuple(each for each in functions if each.may_be_hca))
+    @cached_property  # almost every check asks for them
+    def gpus(self) -> tuple[PciFunction, ...]:
+        return tuple(each for each in self.functions.values() if each.is_gpu)
+
+    @cached_property
+    def adapters(self) -> tuple[PciFunction, ...]:
+        """Network functions that may be HCAs, whether or not a driver holds them."""
+        return tuple(each for each in self.functions.values() if each.may_be_hca)
 
     def bridges_above(self, function: PciFunction) -> tuple[PciFunction, ...]:
         """Root port first."""

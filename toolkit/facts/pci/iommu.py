@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from toolkit.errors import NeedsRoot, Unparsable
 from toolkit.facts.gpu.kernel_trouble import Trouble, when
@@ -45,8 +46,7 @@ def parse_groups(text: str) -> dict[str, Domain]:
     return groups
 
 
-@dataclass(frozen=True, slots=True)
-class IommuSaid:
+class IommuSaid(Struct, frozen=True):
     """What the kernel logged of its IOMMU."""
 
     passthrough: bool | None = None  # the default domain type; None where the log tells none
@@ -133,8 +133,7 @@ _ATSR = 2  # ACPI_DMAR_TYPE_ROOT_ATS
 _ALL_PORTS = 0x01
 
 
-@dataclass(frozen=True, slots=True)
-class IommuTable:
+class IommuTable(Struct, frozen=True):
     """What the firmware says of the IOMMUs that it offers. None: this maker's table is silent."""
 
     name: str  # "DMAR", "IVRS"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.compat.reader import maker
 from toolkit.errors import Unparsable
@@ -19,8 +20,7 @@ _CARRIED = re.compile(r"([^ ]*) ([^ ]*) (.*)")
 _BEFORE = re.compile(r"([^ ]*) ([^ ]*)")
 
 
-@dataclass(frozen=True, slots=True)
-class GroupDevice:
+class GroupDevice(Struct, frozen=True):
     """One device of a group."""
 
     address: str  # "0000:19:00.0"; another name for one that is not of PCI
@@ -42,8 +42,7 @@ class GroupDevice:
         return self.network and (self.klass >> 8 == _INFINIBAND or known)
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """One IOMMU group."""
 
     number: str
@@ -52,8 +51,7 @@ class Group:
     devices: tuple[GroupDevice, ...]  # () where the node lists none: then they are not known
 
 
-@dataclass(frozen=True, slots=True)
-class CarriedDevice:
+class CarriedDevice(Struct, frozen=True):
     """A net device, a disk or an RDMA device, and what it hangs on."""
 
     kind: str  # "net", "block", "infiniband"
@@ -65,8 +63,7 @@ class CarriedDevice:
         return bool(addresses.intersection(self.path.split("/")))
 
 
-@dataclass(frozen=True, slots=True)
-class Domains:
+class Domains(Struct, frozen=True):
     """What a node says of its groups."""
 
     kernel: Version

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from toolkit.errors import Unparsable
 
@@ -21,8 +22,7 @@ _TOTAL = re.compile(
 _HEAD = re.compile(r"(uptime|functions):(\d+)(?:\.\d+)?")
 
 
-@dataclass(frozen=True, slots=True)
-class Errors:
+class Errors(Struct, frozen=True):
     """The totals of one function."""
 
     correctable: int = 0
@@ -30,8 +30,7 @@ class Errors:
     fatal: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class AerCounts:
+class AerCounts(Struct, frozen=True):
     uptime: int  # seconds
     functions: int  # those that have counters
     totals: dict[str, Errors]  # by address, of those with any error
@@ -65,8 +64,7 @@ class Severity(StrEnum):
     CORRECTED = "corrected"
 
 
-@dataclass(frozen=True, slots=True)
-class BusError:
+class BusError(Struct, frozen=True):
     """One error that the kernel log tells of a function."""
 
     address: str  # "0000:c4:00.0"
@@ -138,8 +136,7 @@ _FAILED = re.compile(
 _SAID = re.compile(rf"\bmlx5_core {_ADDRESS}: (?:\w+:\d+:\(pid \d+\): )?(?P<said>.*), aborting$")
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeFailure:
+class ProbeFailure(Struct, frozen=True):
     driver: str  # "mlx5_core"
     error: int  # -22
     said: str = ""  # what it gave up at: "Failed initializing command interface"

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.pci.config_space import ConfigSpace
@@ -64,8 +66,7 @@ _SHOWN = 6  # regions told of
 _REDIRECTS = re.compile(r"\b(?:ReqRedir|CmpltRedir|EgressCtrl)\+")
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
+class _Block(Struct, frozen=True):
     """One function: its first line, taken apart, and the lines below."""
 
     domain: str  # "0000"
@@ -265,7 +266,7 @@ def differences(text: PciFunction, config: PciFunction) -> tuple[str, ...]:
     found = []
     one, two = words.express(), ours.express()
     if one is not None and two is not None:
-        for name in type(one).__dataclass_fields__:
+        for name in one.__struct_fields__:
             left, right = getattr(one, name), getattr(two, name)
             if left is not None and left != right:
                 found.append(f"{text.address}: {name} is {left} in lspci, {right} in the bytes")

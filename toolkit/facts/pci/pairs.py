@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from toolkit.facts.gpu.driver import GpuRow
 from toolkit.facts.gpu.topo_matrix import Matrix
@@ -19,8 +20,7 @@ class PairSource(StrEnum):
     DRAWING = "lspci -t"
 
 
-@dataclass(frozen=True, slots=True)
-class NamedPair:
+class NamedPair(Struct, frozen=True):
     """A GPU and an HCA as their source names them."""
 
     gpu: str  # "0000:18:00.0" or "GPU0"
@@ -30,8 +30,7 @@ class NamedPair:
     path: Pair | None = None  # with the functions and links, where a PCI tree is the source
 
 
-@dataclass(frozen=True, slots=True)
-class Pairs:
+class Pairs(Struct, frozen=True):
     """What one source tells: it may know GPUs and no HCA, which is an answer too."""
 
     source: PairSource

@@ -6,9 +6,10 @@ Specification 5.0, chapters 7.5.3 and 7.8.6.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
+
+from msgspec import Struct
 
 from toolkit.errors import NoEvidence
 from toolkit.facts.pci.config_space import REBAR, SRIOV, ConfigSpace
@@ -31,8 +32,7 @@ class PortType(IntEnum):
     EVENT_COLLECTOR = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(Struct, frozen=True):
     """Speed in GT/s, width in lanes; 0 where the function does not say."""
 
     speed: float
@@ -48,8 +48,7 @@ class Link:
         return self.speed * self.width * coding / 8
 
 
-@dataclass(frozen=True, slots=True)
-class Express:
+class Express(Struct, frozen=True):
     """The registers of one PCI Express function that bear on peer traffic."""
 
     port: PortType
@@ -66,8 +65,7 @@ class Express:
     best: Link
 
 
-@dataclass(frozen=True, slots=True)
-class Resizable:
+class Resizable(Struct, frozen=True):
     """One region whose size software may choose; sizes in bytes."""
 
     bar: int
@@ -146,8 +144,7 @@ def _link(register: int) -> Link:
 _ASPM = {0: "", 1: "L0s", 2: "L1", 3: "L0s and L1"}
 
 
-@dataclass(frozen=True, slots=True)
-class LinkControl:
+class LinkControl(Struct, frozen=True):
     """How a port was told to run its link."""
 
     aspm: str  # "L0s", "L1", "L0s and L1": how it may rest; "" for not at all
@@ -155,8 +152,7 @@ class LinkControl:
     target: float  # GT/s that it shall not exceed; 0 where not told
 
 
-@dataclass(frozen=True, slots=True)
-class Sriov:
+class Sriov(Struct, frozen=True):
     """Virtual functions of a physical one."""
 
     total: int

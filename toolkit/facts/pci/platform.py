@@ -7,8 +7,9 @@ NVIDIA/open-gpu-kernel-modules nvcst.h and osinit.c, _checkP2pChipsetSupport.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from toolkit.facts.pci.functions import MELLANOX, NVIDIA, PciFunction, PciTree
 from toolkit.facts.pci.topology import COHERENT_PORTS, is_superchip
@@ -98,8 +99,7 @@ def root_port(tree: PciTree, function: PciFunction) -> PciFunction | None:
     return next(iter(tree.bridges_above(function)), None)
 
 
-@dataclass(frozen=True, slots=True)
-class InlinePair:
+class InlinePair(Struct, frozen=True):
     """A GPU and a NIC below one ConnectX switch."""
 
     gpu: PciFunction

@@ -7,8 +7,10 @@ through the CPU and over its NVLink-C2C. Source: NVIDIA/nccl src/graph/paths.cc.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from enum import IntEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.compat.gpus import chip
 from toolkit.facts.pci.functions import NVIDIA, PciFunction, PciTree
@@ -33,8 +35,7 @@ class Distance(IntEnum):
         return {Distance.UNKNOWN: "?", Distance.APART: "NODE or SYS"}.get(self, self.name)
 
 
-@dataclass(frozen=True, slots=True)
-class Hop:
+class Hop(Struct, frozen=True):
     """One physical link."""
 
     lower: PciFunction
@@ -56,8 +57,7 @@ class Hop:
         return now
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(Struct, frozen=True):
     """A GPU with an HCA, and what lies between them."""
 
     gpu: PciFunction

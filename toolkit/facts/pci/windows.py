@@ -7,7 +7,8 @@ Sources: /proc/iomem, whose addresses are zeroes for all but root (kernel/resour
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.errors import NeedsRoot, Unparsable
 from toolkit.facts.lines import named_lines, rows
@@ -20,8 +21,7 @@ _MEMORY, _NO_PLACE = 0x0000_0200, 0x2000_0000  # IORESOURCE_MEM, IORESOURCE_UNSE
 _FIRST_VIRTUAL, _LAST_VIRTUAL = 7, 12  # PCI_IOV_RESOURCES: behind six regions and the ROM
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(Struct, frozen=True):
     """Addresses that a host bridge passes on; bytes, the end belongs to it."""
 
     bus: str  # its root bus: "0000:15"
@@ -38,8 +38,7 @@ class Window:
         return self.start >= FOUR_GIB
 
 
-@dataclass(frozen=True, slots=True)
-class Region:
+class Region(Struct, frozen=True):
     """One memory region of a PCI function, in bytes."""
 
     index: int  # 0 to 5; of its virtual functions 7 to 12

@@ -6,16 +6,16 @@ Sources: /sys/class/infiniband (Documentation/ABI/stable/sysfs-class-infiniband)
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 from toolkit.errors import Unparsable
 from toolkit.facts.lines import named_lines
 from toolkit.facts.versions import Version
 
 
-@dataclass(frozen=True, slots=True)
-class Port:
+class Port(Struct, frozen=True):
     number: int
     state: str  # "ACTIVE", "DOWN", "INIT"
     phys_state: str  # "LinkUp", "Polling", "Disabled"
@@ -59,8 +59,7 @@ _PLACE = re.compile(r"(?:en|ib|roce|iw)((?:P\d+)?(?:p\d+)?s\d+)f(\d+)(?:n[a-z]\w
 _FUNCTIONS = 8  # of one card
 
 
-@dataclass(frozen=True, slots=True)
-class RdmaDevice:
+class RdmaDevice(Struct, frozen=True):
     name: str  # "mlx5_0"; not always of that form
     address: str  # PCI address; "" for software devices such as rxe0
     firmware: str
@@ -109,8 +108,7 @@ class OfedFlavour(StrEnum):
     DOCA_OFED = "doca-ofed"
 
 
-@dataclass(frozen=True, slots=True)
-class Ofed:
+class Ofed(Struct, frozen=True):
     """The RDMA stack that is installed."""
 
     flavour: OfedFlavour

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 _HEADS = re.compile(
     r"^(?=driver: \S|NIC statistics:[ \t]*$|[ \t]*Identifier[ \t]+: 0x)", re.MULTILINE
@@ -21,8 +22,7 @@ _FIRMWARE = re.compile(r"(\S+) \((\w+)\)")
 _LANES = re.compile(r"\[ ?((?:Yes|No)(?:, (?:Yes|No))*) ?\]")
 
 
-@dataclass(frozen=True, slots=True)
-class DriverInfo:
+class DriverInfo(Struct, frozen=True):
     """``ethtool -i``."""
 
     driver: str  # "mlx5_core"
@@ -40,8 +40,7 @@ class DriverInfo:
         return f"{both}: mlxfwreset, or a power cycle, is owed"
 
 
-@dataclass(frozen=True, slots=True)
-class CableModule:
+class CableModule(Struct, frozen=True):
     """``ethtool -m``."""
 
     alarms: tuple[str, ...]  # flags of alarm that are on
@@ -52,8 +51,7 @@ class CableModule:
 Statistics = Mapping[str, int]  # ``ethtool -S``, by name of the counter
 
 
-@dataclass(frozen=True, slots=True)
-class EthtoolSaid:
+class EthtoolSaid(Struct, frozen=True):
     drivers: tuple[DriverInfo, ...] = ()
     statistics: tuple[Statistics, ...] = ()
     modules: tuple[CableModule, ...] = ()

@@ -7,8 +7,9 @@ It lies in the evidence of each host that was part of it, under keys such as
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
 from enum import StrEnum
+
+from msgspec import Struct
 
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.evidence import Evidence, Frame, State
@@ -44,8 +45,7 @@ class Buffer(StrEnum):
         return self is not Buffer.HOST
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(Struct, frozen=True):
     """One end of a test."""
 
     host: str
@@ -63,8 +63,7 @@ class End:
         return f"{self.host} {self.hca}" + (f", {self.gpu}" if self.gpu else "")
 
 
-@dataclass(frozen=True, slots=True)
-class Test:
+class Test(Struct, frozen=True):
     """What is asked for; ``serve`` is None for a tool that runs alone."""
 
     number: int
@@ -109,8 +108,7 @@ class Test:
         return f"{self.tool}, {memory}, {self.kind}"
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(Struct, frozen=True):
     """What one end came to."""
 
     state: State
@@ -121,8 +119,7 @@ class Said:
     uncounted: str = ""  # why the ports are not known
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(Struct, frozen=True):
     """One test with what its ends said; an end whose evidence is not here is missing."""
 
     test: Test
@@ -147,9 +144,9 @@ def asked_text(test: Test) -> str:
     """The test as lines of "name value"."""
     own = [f"{name} {getattr(test, name)}" for name in _OWN]
     ends = [
-        f"{role}.{field.name} {getattr(end, field.name)}"
+        f"{role}.{field} {getattr(end, field)}"
         for role, end in test.ends
-        for field in fields(End)
+        for field in End.__struct_fields__
     ]
     return "\n".join([*own, *ends, ""])
 
@@ -166,7 +163,9 @@ def parse_asked(text: str) -> Test:
     try:
         ends = {}
         for role in (each for each in Role if f"{each}.host" in told):
-            host, hca, port, gid, buffer, *rest = (told[f"{role}.{e.name}"] for e in fields(End))
+            host, hca, port, gid, buffer, *rest = (
+                told[f"{role}.{e}"] for e in End.__struct_fields__
+            )
             ends[role] = End(host, hca, int(port), int(gid), Buffer(buffer), *rest)
         number, tool, kind, *numbers = (told[name] for name in _OWN)
         size, depth, seconds, iterations = map(int, numbers)

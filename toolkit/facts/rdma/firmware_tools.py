@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.rdma.ethtool import DriverInfo
@@ -36,8 +37,7 @@ UNPLUGGED = 1024  # the status opcode of a port without a cable; enum STATUS_OPC
 _UNTOLD = frozenset({0, 1023})  # no issue; no information
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(Struct, frozen=True):
     """One port; what is not told is 0, -1 or ""."""
 
     state: str  # "Active", "Polling"
@@ -62,8 +62,7 @@ class Link:
         return "" if self.opcode in _UNTOLD else f"{self.advice or 'no words'} ({self.opcode})"
 
 
-@dataclass(frozen=True, slots=True)
-class PcieLink:
+class PcieLink(Struct, frozen=True):
     """The card's own side of its PCIe link: what runs, and what it would do."""
 
     speed: float  # GT/s
@@ -261,8 +260,7 @@ _ROW = re.compile(r"^[ \t*]*(?:RO)?[ \t]+([A-Z][A-Z0-9_]+)[ \t]+(\S.*?)[ \t]*$",
 _VALUE = re.compile(r"(?:[^()\s]*\((\d+)\)|(\d+)|\S+)")
 
 
-@dataclass(frozen=True, slots=True)
-class FirmwareSetting:
+class FirmwareSetting(Struct, frozen=True):
     name: str  # "ATS_ENABLED"
     word: str  # "True(1)", as printed, of the next boot
     next: int | None  # None for N/A, or what is no number
@@ -274,8 +272,7 @@ class FirmwareSetting:
         return None not in {self.now, self.next} and self.now != self.next
 
 
-@dataclass(frozen=True, slots=True)
-class Card:
+class Card(Struct, frozen=True):
     """One device that was asked."""
 
     device: str  # "0000:19:00.0", "/dev/mst/mt4129_pciconf0"

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.errors import Unparsable
 from toolkit.facts.gpu.driver import normal_address
@@ -42,8 +44,7 @@ TROUBLES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
+class Moved(Struct, frozen=True):
     """What one port did between two looks. None: it was not counted, or the counter ran over."""
 
     device: str  # "mlx5_0"
@@ -140,8 +141,7 @@ _LINE = re.compile(
 _RDMA_NAME = re.compile(r"infiniband ([\w.@-]+): ")
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
+class _Rule(Struct, frozen=True):
     """What one driver says of one kind of trouble; a group named "part" tells parts apart."""
 
     driver: str  # pattern of its name

@@ -7,8 +7,9 @@ session, far from every GPU and with others for the jobs, is there for managemen
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from toolkit.facts.pci.topology import Distance, Pair
 
@@ -19,8 +20,7 @@ class HcaUse(StrEnum):
     MANAGEMENT = "management"
 
 
-@dataclass(frozen=True, slots=True)
-class HcaRole:
+class HcaRole(Struct, frozen=True):
     """One HCA and its use, with the reason."""
 
     address: str

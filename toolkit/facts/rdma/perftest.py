@@ -9,9 +9,10 @@ read by ``perftest_trouble``; runs in a text that somebody pasted by ``perftest_
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from math import isfinite
+
+from msgspec import Struct
 
 from toolkit.errors import Unparsable
 
@@ -28,8 +29,7 @@ class Memory(StrEnum):
     MANAGED = "managed"  # which an HCA gets at in host memory, whatever its name
 
 
-@dataclass(frozen=True, slots=True)
-class Bandwidth:
+class Bandwidth(Struct, frozen=True):
     """One line of a bandwidth test, in GB/s (10^9)."""
 
     size: int  # bytes of a message
@@ -39,8 +39,7 @@ class Bandwidth:
     mpps: float = 0.0  # 10^6 messages a second
 
 
-@dataclass(frozen=True, slots=True)
-class Latency:
+class Latency(Struct, frozen=True):
     """One line of a latency test, in microseconds, one way unless the test is of reads."""
 
     size: int
@@ -53,8 +52,7 @@ class Latency:
     p999: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PerftestRun:
+class PerftestRun(Struct, frozen=True):
     """One end of a run that came to its table."""
 
     test: str  # "RDMA_Write BW Test"
@@ -248,8 +246,7 @@ def _looped(text: str) -> bool:
 SIMULATED = " (simulated)"  # how the tool's name ends where a demo node made the figure up
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredPair:
+class MeasuredPair(Struct, frozen=True):
     gpu: str  # "0000:18:00.0"
     hca: str  # its name: "mlx5_0"
     value: float  # GB/s, between this end and the other

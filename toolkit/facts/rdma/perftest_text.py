@@ -8,8 +8,9 @@ tells it. Not all of it is JSON, for which its "sl" lacks quotes.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from toolkit.errors import Unparsable
 from toolkit.facts.rdma.perftest import (
@@ -47,8 +48,7 @@ class Why(StrEnum):
     OTHER = "no result"
 
 
-@dataclass(frozen=True, slots=True)
-class PerftestTrouble:
+class PerftestTrouble(Struct, frozen=True):
     """Why there is no result."""
 
     why: Why
@@ -119,8 +119,7 @@ _TABLE = re.compile(r"^\s*#bytes\s", re.M)
 _GPU_NAME = re.compile(r"^\[pid = \d+, dev = \d+\] device name = \[([^\]\n]+)\]", re.M)
 
 
-@dataclass(frozen=True, slots=True)
-class PerftestSaid:
+class PerftestSaid(Struct, frozen=True):
     """One run, and what went wrong in it."""
 
     run: PerftestRun | None  # None where it came to no table

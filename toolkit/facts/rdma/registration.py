@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.errors import Unparsable
 
@@ -22,8 +23,7 @@ WAYS = (DMABUF, MAPPED, BY_PCIE, DATA_DIRECT, PEERMEM)
 EXTRA = frozenset({BY_PCIE, DATA_DIRECT})
 
 
-@dataclass(frozen=True, slots=True)
-class DmabufAnswer:
+class DmabufAnswer(Struct, frozen=True):
     """What an HCA says to a registration of no dma-buf at all: EBADF, where it has the call."""
 
     public: str  # by ibv_reg_dmabuf_mr, as libraries ask; "absent": libibverbs has no such call
@@ -50,8 +50,7 @@ class DmabufAnswer:
         return f"ibv_reg_dmabuf_mr says {self.public}"
 
 
-@dataclass(frozen=True, slots=True)
-class RegisteredPair:
+class RegisteredPair(Struct, frozen=True):
     """One registration of 2 MiB of a GPU's memory with an HCA."""
 
     gpu: str  # "0000:18:00.0"
@@ -64,8 +63,7 @@ class RegisteredPair:
         return self.said == "ok"
 
 
-@dataclass(frozen=True, slots=True)
-class Registration:
+class Registration(Struct, frozen=True):
     """All that was tried on one node."""
 
     libraries: Mapping[str, str]  # file by "libibverbs" and "libcuda"
@@ -211,8 +209,7 @@ _OF_SYSTEMD = re.compile(
 _ASKED = re.compile(r"\bulimit -\w*l")
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(Struct, frozen=True):
     """What one thing may lock."""
 
     whose: str  # "a shell", "a process", "logins", "services"

@@ -7,15 +7,15 @@ Documentation/ABI/stable/sysfs-class-infiniband; mlnx_qos of Mellanox/mlnx-tools
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from ipaddress import IPv6Address
+
+from msgspec import Struct
 
 from toolkit.errors import Unparsable
 from toolkit.facts.lines import named_lines
 
 
-@dataclass(frozen=True, slots=True)
-class Gid:
+class Gid(Struct, frozen=True):
     """One entry of a port's GID table that is in use."""
 
     device: str  # "mlx5_0"
@@ -81,8 +81,7 @@ def parse_pkeys(text: str) -> dict[tuple[str, int, int], str]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class NetDevice:
+class NetDevice(Struct, frozen=True):
     name: str
     mtu: int  # bytes
     state: str  # "up", "down", "unknown"
@@ -106,8 +105,7 @@ def parse_net_devices(text: str) -> dict[str, NetDevice]:
     return devices
 
 
-@dataclass(frozen=True, slots=True)
-class Qos:
+class Qos(Struct, frozen=True):
     """What one port does with priorities."""
 
     trust: str  # "pcp", "dscp" or "none"
@@ -127,8 +125,7 @@ def parse_mlnx_qos(text: str) -> Qos:
     return Qos(trust[1], tuple(number for number, one in enumerate(enabled) if one == "1"))
 
 
-@dataclass(frozen=True, slots=True)
-class Ecn:
+class Ecn(Struct, frozen=True):
     """Priorities for which one port takes part in congestion control."""
 
     notifies: frozenset[int]  # as notification point: it tells the sender

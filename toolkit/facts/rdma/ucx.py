@@ -9,14 +9,14 @@ where somebody copied them. Whoever judges UCX (``ucx.paths``) reads it as ``nod
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from itertools import pairwise
+
+from msgspec import Struct
 
 from toolkit.errors import Unparsable
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryDomain:
+class MemoryDomain(Struct, frozen=True):
     """One memory domain with its transports."""
 
     name: str  # "mlx5_0", "cuda_cpy", "gdr_copy"
@@ -26,8 +26,7 @@ class MemoryDomain:
     transports: tuple[tuple[str, str], ...]  # transport and device: ("rc_mlx5", "mlx5_0:1")
 
 
-@dataclass(frozen=True, slots=True)
-class UcxInfo:
+class UcxInfo(Struct, frozen=True):
     version: str  # "1.17.0"; "" unless ucx_info -v was printed too
     configured: str  # configure's options; likewise
     domains: tuple[MemoryDomain, ...]
@@ -110,8 +109,7 @@ _LANE = re.compile(r"\b((?:rc|dc|ud)(?:_\w+)?|tcp|cuda_\w+|gdr_copy|sysv|posix|c
 _TROUBLE = re.compile(r"^.*\bUCX +ERROR (.*)$|^.*(unsupported memory type.*)$", re.M | re.I)
 
 
-@dataclass(frozen=True, slots=True)
-class UcxPerf:
+class UcxPerf(Struct, frozen=True):
     """One run, as its initiator tells it."""
 
     iterations: int

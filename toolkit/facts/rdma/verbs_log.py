@@ -10,8 +10,9 @@ Linux Documentation of errno.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from toolkit.facts.kinds import VERBS_LINE
 
@@ -36,8 +37,7 @@ class Errno(StrEnum):
     NONE = ""
 
 
-@dataclass(frozen=True, slots=True)
-class VerbsTrouble:
+class VerbsTrouble(Struct, frozen=True):
     """One line of a program."""
 
     trouble: Trouble

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
 from functools import cache
+
+from msgspec import Struct
 
 from toolkit.facts.kinds import KINDS, plain
 
@@ -21,8 +22,7 @@ _CODES = re.compile(r"\\[A-Za-z]|\(\?[a-z=!<:]+")  # of a pattern: no words of t
 _EVERYWHERE = frozenset({"cat", "log", "name", "the", "status", "error", "all", "info", "for"})
 
 
-@dataclass(frozen=True, slots=True)
-class Foreign:
+class Foreign(Struct, frozen=True):
     """One file that was not understood."""
 
     name: str  # where it lay: "ticket.zip/README"

@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence, Frame, State
@@ -57,8 +58,7 @@ class NotUnderstood(UsageError):
     """A file that is of no kind of evidence: alone it is a mistake, beside others it is listed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(Struct, frozen=True):
     """One command of a capture and what it printed."""
 
     command: str  # "" where the text does not say
@@ -69,8 +69,7 @@ class Said:
     loose: bool = False  # whether it begins where code among prose does, and not at a prompt
 
 
-@dataclass(slots=True)
-class _Open:
+class _Open(Struct):
     command: str
     lines: list[str] = field(default_factory=list)
     ruled: bool = False
@@ -328,8 +327,7 @@ def last_boot(text: str) -> tuple[str, str]:
     return (text[:at], text[at:]) if text[:at].strip() else ("", text)
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
+class Prompt(Struct, frozen=True):
     """One line at which somebody typed something."""
 
     host: str  # "" where the prompt does not name it

@@ -15,7 +15,8 @@ are taken for evidence only where each is whole: lines that were mixed cannot be
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence
@@ -28,8 +29,7 @@ _NODE = re.compile(r"gdr-toolkit: node \S+: ")
 _HINT = "kubectl logs -l LABEL --prefix --tail=-1: of a label it shows but ten lines otherwise"
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(Struct, frozen=True):
     """What the pod of one node says of it."""
 
     node: str
@@ -37,8 +37,7 @@ class Read:
     pod: str = ""  # its name, where the log has it
 
 
-@dataclass(frozen=True, slots=True)
-class Carried:
+class Carried(Struct, frozen=True):
     """What came of one node's bundle, in the words of the engine."""
 
     node: str
@@ -47,8 +46,7 @@ class Carried:
     ended: int | None  # its status; None where the log ends before
 
 
-@dataclass(slots=True)
-class _Part:
+class _Part(Struct):
     """The lines after one sentence of pod.sh's."""
 
     node: str

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.errors import NoEvidence
 from toolkit.evidence import INSIDE, Evidence, Frame
@@ -274,8 +276,7 @@ class Scrubber:
         return data[: at + 4] + stand_in + data[at + 12 :]
 
 
-@dataclass(slots=True)
-class _Run:
+class _Run(Struct):
     """Bytes without a gap, and the lines that print them."""
 
     start: int

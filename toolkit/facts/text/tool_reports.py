@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.errors import Unparsable
 from toolkit.facts.gpu.driver import normal_address
@@ -19,8 +20,7 @@ from toolkit.facts.kinds import CUDA_802
 _OF_DMA = "xx110x1"  # the mask of the port above a DMA function
 
 
-@dataclass(frozen=True, slots=True)
-class TopoCheck:
+class TopoCheck(Struct, frozen=True):
     """What ``rdma_topo check`` found; it may end at the first failure."""
 
     right: tuple[str, ...]
@@ -55,8 +55,7 @@ def parse_rdma_topo(text: str) -> TopoCheck:
     return TopoCheck(tuple(right), tuple(wrong))
 
 
-@dataclass(frozen=True, slots=True)
-class DiagResult:
+class DiagResult(Struct, frozen=True):
     """One test of ``dcgmi diag``."""
 
     name: str  # "PCIe"
@@ -94,16 +93,14 @@ def parse_dcgmi_diag(text: str) -> tuple[DiagResult, ...]:
     return tuple(found)
 
 
-@dataclass(frozen=True, slots=True)
-class FabricInfo:
+class FabricInfo(Struct, frozen=True):
     """One entry of ``fi_info``."""
 
     provider: str  # "efa", "cxi", "tcp;ofi_rxm"
     domain: str  # "rdmap0s6-rdm", "cxi0"
 
 
-@dataclass(frozen=True, slots=True)
-class FiInfo:
+class FiInfo(Struct, frozen=True):
     entries: tuple[FabricInfo, ...]
     error: str = ""  # "fi_getinfo: -61 (No data available)": nothing fits what was asked for
 

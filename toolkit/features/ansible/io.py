@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import yaml
+from msgspec import Struct
 
 from toolkit.errors import UsageError
 from toolkit.hosts.host import Host
@@ -24,8 +24,7 @@ _TAKEN = frozenset({BUSY, "all", "ungrouped", "localhost", "127.0.0.1"})
 _STRICT = ("-o", "StrictHostKeyChecking=yes", "-o", "ServerAliveInterval=15")
 
 
-@dataclass(frozen=True, slots=True)
-class Manners:
+class Manners(Struct, frozen=True):
     """How all hosts of a run are reached."""
 
     become: bool = True  # by sudo, where not logged in as root
@@ -54,7 +53,7 @@ def aliases(names: Iterable[str], groups: Iterable[str] = ()) -> dict[str, str]:
 def inventory(
     hosts: Sequence[Host],
     named: Mapping[str, str],
-    manners: Manners = Manners(),
+    manners: Manners = Manners(),  # noqa: B008 it is frozen, which ruff cannot see of this kind
     values: Mapping[str, str] | None = None,
     busy: Iterable[str] = (),
 ) -> str:

@@ -17,8 +17,10 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.errors import Outcome, Unwritten, UsageError
 from toolkit.facts.modules.module_users import DAEMONS, FIRST_PERSON, WORK
@@ -35,8 +37,7 @@ from toolkit.verbs.plan import Planned, bundle_files
 from toolkit.verbs.site_folder import PARTS
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(Struct, frozen=True):
     """What was put into the folder."""
 
     folder: Path

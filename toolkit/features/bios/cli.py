@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolkit.cli.options import BMC, HOSTS, REACH, WANT, Option, Said
 from toolkit.cli.verb import verb
@@ -92,8 +94,7 @@ def run_bios(said: Said) -> ExitCode:
             return _apply(session, run, looked, task.undoes)
 
 
-@dataclass(frozen=True, slots=True)
-class _Task:
+class _Task(Struct, frozen=True):
     said: Said
     set: str = ""
     undoes: str = ""

@@ -10,7 +10,8 @@ blocked     asked for, and not to be had: named, with the reason
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from toolkit.compat.bios import BiosRole
 from toolkit.facts.firmware.bios_setting import Exposed
@@ -31,8 +32,7 @@ from toolkit.features.bios.plan_wishes import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(Struct, frozen=True):
     """One attribute that is to be sent."""
 
     name: str  # as a PATCH must have it
@@ -51,8 +51,7 @@ class Edit:
         return f"{self.name}: {words_of(self.before)}{coming} -> {words_of(self.after)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
+class Effect(Struct, frozen=True):
     """What follows from the edits without being asked for."""
 
     name: str
@@ -61,8 +60,7 @@ class Effect:
     after: Raw = None  # None where its value stays
 
 
-@dataclass(frozen=True, slots=True)
-class BiosPlan:
+class BiosPlan(Struct, frozen=True):
     """What is to be done to one BIOS."""
 
     passes: tuple[tuple[Edit, ...], ...] = ()  # the first is empty where a reset comes first
@@ -111,8 +109,7 @@ def names(edits: Iterable[Edit]) -> str:
 PASSES = 3  # resets that one change may take
 
 
-@dataclass(slots=True)
-class _Sorted:
+class _Sorted(Struct):
     """What becomes of each target."""
 
     edits: list[Edit] = field(default_factory=list)
@@ -281,8 +278,7 @@ def _effects(bios: Bios, passes: Sequence[Sequence[Edit]], touched: set[str]) ->
 # since a BMC takes no change of an attribute that only a pending value would open.
 
 
-@dataclass(frozen=True, slots=True)
-class World:
+class World(Struct, frozen=True):
     """A BIOS as it would be."""
 
     values: Mapping[str, Raw]

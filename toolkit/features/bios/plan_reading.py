@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 from toolkit.checks.firmware.bios_wanted import BiosGoal
 from toolkit.compat.bios import BiosRole
@@ -42,8 +43,7 @@ class LineState(StrEnum):
 ILL = frozenset({LineState.DIFFERS, LineState.COMING, LineState.LEAVING})
 
 
-@dataclass(frozen=True, slots=True)
-class BiosLine:
+class BiosLine(Struct, frozen=True):
     """One attribute, or a setting that is none."""
 
     setting: BiosRole
@@ -107,8 +107,7 @@ def ill(lines: Iterable[BiosLine]) -> tuple[BiosLine, ...]:
     return tuple(each for each in lines if each.stand in ILL)
 
 
-@dataclass(frozen=True, slots=True)
-class BiosReading:
+class BiosReading(Struct, frozen=True):
     """One BIOS as its BMC tells of it now."""
 
     about: BmcRead
@@ -142,8 +141,7 @@ class BiosReading:
         return ExitCode.UNKNOWN if unknown else ExitCode.OK
 
 
-@dataclass(frozen=True, slots=True)
-class BiosOutcome:
+class BiosOutcome(Struct, frozen=True):
     """One BIOS's way from what it was to what it is."""
 
     before: BiosReading
@@ -167,8 +165,7 @@ class BiosOutcome:
         return set(self.after.plan.blocked) <= set(self.before.plan.blocked)
 
 
-@dataclass(frozen=True, slots=True)
-class KeptAttribute:
+class KeptAttribute(Struct, frozen=True):
     """One attribute as it was."""
 
     name: str
@@ -182,8 +179,7 @@ class KeptAttribute:
         return self.before if self.pending is None else self.pending
 
 
-@dataclass(frozen=True, slots=True)
-class KeptBios:
+class KeptBios(Struct, frozen=True):
     """What was kept of one machine."""
 
     machine: str  # vendor and model, in the BMC's own words

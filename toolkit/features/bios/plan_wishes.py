@@ -8,9 +8,10 @@ PATCH must carry, is decided once the BIOS is known.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
+
+from msgspec import Struct
 
 from toolkit.checks.firmware.bios_wanted import BiosGoal
 from toolkit.compat.bios import BiosRole, BiosRow
@@ -40,8 +41,7 @@ _VALUED = frozenset(
 _SWITCH = (Meaning.ON, Meaning.OFF, Meaning.AUTO)
 
 
-@dataclass(frozen=True, slots=True)
-class BiosWish:
+class BiosWish(Struct, frozen=True):
     """One thing asked for. Either a setting or an attribute is named."""
 
     word: str  # "off", "4096B", or the BIOS's own
@@ -59,8 +59,7 @@ class BiosWish:
         return f"{self.setting}{'.' * bool(self.part)}{self.part}={self.word}"
 
 
-@dataclass(frozen=True, slots=True)
-class BiosRequest:
+class BiosRequest(Struct, frozen=True):
     """All that was asked for with ``--set``."""
 
     wishes: tuple[BiosWish, ...] = ()
@@ -228,8 +227,7 @@ class BlockKind(StrEnum):
 _HARMLESS = frozenset({BlockKind.NOT_EXPOSED, BlockKind.CHANGED})
 
 
-@dataclass(frozen=True, slots=True)
-class BlockedWish:
+class BlockedWish(Struct, frozen=True):
     """A wish that is not to be had on this machine."""
 
     wish: str
@@ -244,8 +242,7 @@ class BlockedWish:
         return self.named and self.block not in _HARMLESS
 
 
-@dataclass(frozen=True, slots=True)
-class BiosTarget:
+class BiosTarget(Struct, frozen=True):
     """One attribute that a wish means."""
 
     wish: BiosWish

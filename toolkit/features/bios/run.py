@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.errors import Outcome, UsageError
 from toolkit.features.bios.plan_reading import (
@@ -32,8 +34,7 @@ from toolkit.verbs.rollout import Agreed, join_budget, keep_journal, roll, write
 VERB = "bios"
 
 
-@dataclass(frozen=True, slots=True)
-class BiosRun:
+class BiosRun(Struct, frozen=True):
     """What one run of changes has in common."""
 
     fleet: Fleet

@@ -6,8 +6,10 @@ A BMC may vanish for a while: it is logged in to while it answers, and again onc
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolkit.checks.firmware.bios_wanted import wanted
 from toolkit.checks.role import role as role_of
@@ -79,8 +81,7 @@ class BmcLine:
 Reach = Callable[[Host], Bmc]  # not logged in yet; raises UsageError where a host has no BMC
 
 
-@dataclass(frozen=True, slots=True)
-class BiosQuery:
+class BiosQuery(Struct, frozen=True):
     """What the operator wants to know, and by what it is judged."""
 
     want: Want

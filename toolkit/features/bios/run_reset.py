@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from toolkit.errors import ApplyError, BmcError, BmcRefused, BmcSilent, TransportError, UsageError
 from toolkit.facts.firmware.redfish_values import words_of
@@ -26,8 +27,7 @@ GRACEFUL, SHUTDOWN, ON = "GracefulRestart", "GracefulShutdown", "On"
 HARD = ("ForceRestart", "PowerCycle", "FullPowerCycle")  # the first that is offered
 
 
-@dataclass(frozen=True, slots=True)
-class Consent:
+class Consent(Struct, frozen=True):
     """What the operator allows, and how long anything may take, in seconds."""
 
     reboot: bool = False
@@ -44,8 +44,7 @@ class NotHeeded(ApplyError):
     """The machine did not start again; what is pending stays pending."""
 
 
-@dataclass(slots=True)
-class Reset:
+class Reset(Struct):
     """One machine's reset. ``node`` answers by SSH, or is None where it does not."""
 
     name: str
@@ -54,8 +53,8 @@ class Reset:
     node: Transport | None
     say: Callable[[str], None]
     before_reset: Callable[[str], None]  # told the boot id that is to end, before it is ended
-    boot_id: str = field(default="", init=False)  # "" where SSH does not answer
-    kind: str = field(default="", init=False)  # what was sent last
+    boot_id: str = ""  # "" where SSH does not answer
+    kind: str = ""  # what was sent last
 
     def refused(self) -> str:
         """Why it may not be reset now, as a clause; "" where it may."""
@@ -190,8 +189,7 @@ def wait_until(done: Callable[[], bool], limit_s: float, poll_s: float) -> bool:
         time.sleep(poll_s)
 
 
-@dataclass(slots=True)
-class ResetWatch:
+class ResetWatch(Struct):
     """What shows that a machine starts again, and that its start is over."""
 
     name: str
@@ -202,7 +200,7 @@ class ResetWatch:
     look: Callable[[], BiosReading]  # the values of now
     answer: Answer | None  # of the latest change; None for what was pending before
     say: Callable[[str], None]
-    back_at: float = field(default=0.0, init=False)  # when it showed that the start is over
+    back_at: float = 0.0  # when it showed that the start is over
 
     def stirred(self) -> bool:
         """Whether the machine has begun to start again: power, BMC, job, values or boot id tell."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolkit.errors import (
     ApplyError,
@@ -35,8 +37,7 @@ ROUNDS = 4  # resets that one change may take, and one for what was pending
 APPLY_TIME = "OnReset"  # sent only where the BMC offers it
 
 
-@dataclass(frozen=True, slots=True)
-class BiosWork:
+class BiosWork(Struct, frozen=True):
     """What each turn of one run has in common."""
 
     fleet: Fleet
@@ -61,8 +62,7 @@ class BiosWork:
             transport.close()
 
 
-@dataclass(slots=True)
-class _Turn:
+class _Turn(Struct):
     work: BiosWork
     host: Host
     line: BmcLine

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.built.io.store import Store, default_folder
 from toolkit.built.plan.model import Part
@@ -168,8 +170,7 @@ def _cache(session: Session, store: Store) -> ExitCode:
     return ExitCode.OK
 
 
-@dataclass(frozen=True, slots=True)
-class BuildRequest:
+class BuildRequest(Struct, frozen=True):
     """What is to be built, and the nodes that could not be asked."""
 
     needs: tuple[Need, ...]

@@ -8,9 +8,10 @@ the columns of our files, of the arguments in them, and of work that is left und
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
+
+from msgspec import Struct
 
 from toolkit.checks.check import Status, Verdict
 from toolkit.errors import ExitCode, NoEvidence, Unparsable
@@ -34,8 +35,7 @@ class DriftStanding(StrEnum):
 _ORDER = tuple(DriftStanding)
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(Struct, frozen=True):
     """One column of one property."""
 
     text: str = ""  # in one line, what is there
@@ -51,8 +51,7 @@ class DriftTopic(StrEnum):
     WORK = "work"  # what should be done and is not, or cannot be
 
 
-@dataclass(frozen=True, slots=True)
-class DriftLine:
+class DriftLine(Struct, frozen=True):
     """One property of one node, in three columns."""
 
     topic: DriftTopic
@@ -83,8 +82,7 @@ def worse(*standings: DriftStanding) -> DriftStanding:
     return min(standings, key=_ORDER.index, default=DriftStanding.NONE)
 
 
-@dataclass(frozen=True, slots=True)
-class Drift:
+class Drift(Struct, frozen=True):
     """One node, laid beside what it should be."""
 
     lines: tuple[DriftLine, ...] = ()
@@ -131,8 +129,7 @@ _STANDINGS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Here:
+class Here(Struct, frozen=True):
     """One node; verdicts and plan are of the same evidence."""
 
     node: Node

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.checks.all import BY_ID
 from toolkit.checks.check import Status
@@ -46,8 +47,7 @@ def _build(told: ModuleFile | ModuleState) -> str:
 Describe = Callable[[Node], str]
 
 
-@dataclass(frozen=True, slots=True)
-class DriftProperty:
+class DriftProperty(Struct, frozen=True):
     """One property, and the ids of the checks that judge its columns."""
 
     name: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from toolkit.errors import NoEvidence, Unsupported
 from toolkit.facts.firmware.secureboot import Enrolment, Mok, SecureBoot
@@ -34,8 +35,7 @@ class EnrolStanding(StrEnum):
     NEEDLESS = "not needed"
 
 
-@dataclass(frozen=True, slots=True)
-class Enrolling:
+class Enrolling(Struct, frozen=True):
     """What came of one node, or would come of it."""
 
     standing: EnrolStanding

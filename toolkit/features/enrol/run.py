@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import secrets
 from base64 import b64encode
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.errors import Outcome, TransportError, UsageError
 from toolkit.evidence import Evidence
@@ -62,8 +63,7 @@ def ask(
 LENGTH = 12  # of a password that we make: 51 bits, for a request that lives until the next boot
 
 
-@dataclass(frozen=True, slots=True)
-class EnrolReading:
+class EnrolReading(Struct, frozen=True):
     """A node before anything was asked of it."""
 
     mok: Mok

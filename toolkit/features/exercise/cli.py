@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from toolkit.cli.options import HOSTS, INSIDE, REACH, REGISTER, WANT, Option, Said
 from toolkit.cli.verb import verb

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.errors import ExitCode, Outcome, UsageError, worst
 from toolkit.evidence import Evidence
@@ -127,8 +129,7 @@ def _reported(
     return told, report
 
 
-@dataclass(frozen=True, slots=True)
-class _Ahead:
+class _Ahead(Struct, frozen=True):
     """What is known before anything is run."""
 
     first: tuple[Ends, ...]  # of a tournament the first round, else all

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.errors import UsageError
 from toolkit.facts.rdma.devices import Kind as DeviceKind
@@ -40,8 +42,7 @@ _GPU_TESTS = (
 PERFTEST = frozenset(tool for tool, _ in (*_HOST_TESTS, *_GPU_TESTS))
 
 
-@dataclass(frozen=True, slots=True)
-class ExerciseTerms:
+class ExerciseTerms(Struct, frozen=True):
     """How much may be moved."""
 
     seconds: int = 5  # of one test
@@ -50,8 +51,7 @@ class ExerciseTerms:
     every: bool = False  # every rail, in place of the best one
 
 
-@dataclass(frozen=True, slots=True)
-class Exercise:
+class Exercise(Struct, frozen=True):
     """What would be done."""
 
     tests: tuple[Test, ...]
@@ -161,8 +161,7 @@ def _of_rail(
     yield from (test for test in found if test.tool in both)
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
+class Bound(Struct, frozen=True):
     """How far a test between two ends may go."""
 
     view: ExerciseNode  # the node that connects

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 from toolkit.features.exercise.plan_pairs import Ends, Norms, PairEnd, PairRun, PairWays, meetings
 
@@ -34,8 +35,7 @@ class PartKind(StrEnum):
     GPU = "GPU"  # or its way to the HCA
 
 
-@dataclass(frozen=True, slots=True)
-class NamedPart:
+class NamedPart(Struct, frozen=True):
     """What makes runs fall short."""
 
     kind: PartKind
@@ -45,8 +45,7 @@ class NamedPart:
     runs: int  # that fell short, with good partners
 
 
-@dataclass(slots=True)
-class PairLedger:
+class PairLedger(Struct):
     """What the runs so far say of each end."""
 
     threshold: float
@@ -159,8 +158,7 @@ class PairLedger:
         ]
 
 
-@dataclass(slots=True)
-class Bisect:
+class Bisect(Struct):
     """The rounds, each by what came of those before."""
 
     hosts: list[str]
@@ -269,8 +267,7 @@ def possible(ends: int, hosts: int) -> int:
     return ends * (hosts - 1) // 2
 
 
-@dataclass(slots=True)
-class FixedRounds:
+class FixedRounds(Struct):
     """Rounds that are known beforehand, whatever comes of them."""
 
     rounds: Iterator[tuple[Ends, ...]]

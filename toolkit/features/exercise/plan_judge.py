@@ -6,7 +6,9 @@ What a test should come to is what the model has of both ends: the slower one de
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.checks.check import Status
 from toolkit.compat.throughput import constants
@@ -42,8 +44,7 @@ _FETCHES = frozenset({(Role.DRIVE, "ib_write_bw"), (Role.DRIVE, "ucx_perftest")}
 _DEEP = 128  # what UCX has in flight of fragments, near enough
 
 
-@dataclass(frozen=True, slots=True)
-class ExpectedFigure:
+class ExpectedFigure(Struct, frozen=True):
     """What is predicted, or why nothing is."""
 
     estimate: Estimate | None
@@ -130,8 +131,7 @@ _OF_STATUS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
+class Figure(Struct, frozen=True):
     """What a tool measured, and what it said of how."""
 
     value: float  # GB/s (10^9), or us
@@ -140,8 +140,7 @@ class Figure:
     points: tuple[Point, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedTest:
+class JudgedTest(Struct, frozen=True):
     """One test, judged."""
 
     test: Test

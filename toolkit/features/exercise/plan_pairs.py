@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from statistics import median_high
+
+from msgspec import Struct, field
 
 from toolkit.checks.check import Status
 from toolkit.facts.rdma.exercise import End, Test
@@ -48,8 +49,7 @@ class PairWay(StrEnum):
     BISECT = "bisect"  # every HCA once; then what falls short, until the part is known
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class PairEnd:
+class PairEnd(Struct, frozen=True, order=True):
     """One HCA of one node, with the GPU whose memory it would move."""
 
     host: str
@@ -66,8 +66,7 @@ Ends = tuple[PairEnd, PairEnd]  # who connects, who listens
 PairWays = Callable[[str, str], Sequence[Ends]]
 
 
-@dataclass(frozen=True, slots=True)
-class PairFigure:
+class PairFigure(Struct, frozen=True):
     """What one test came to. Of a latency this is its inverse: more is better, always."""
 
     name: str  # "ib_write_bw, GPU, deep queue": figures of one name are comparable
@@ -77,8 +76,7 @@ class PairFigure:
     refuted: bool = False  # what was to be tested failed, or went another way
 
 
-@dataclass(frozen=True, slots=True)
-class PairRun:
+class PairRun(Struct, frozen=True):
     """The tests between two ends."""
 
     ends: Ends
@@ -190,8 +188,7 @@ def _key(figure: PairFigure) -> tuple[str, str]:
     return figure.name, f"{figure.predicted:.2g}" if figure.predicted else ""
 
 
-@dataclass(frozen=True, slots=True)
-class RanPair:
+class RanPair(Struct, frozen=True):
     """One run as it was made."""
 
     number: int
@@ -204,8 +201,7 @@ class RanPair:
         return PairRun(self.ends, figures(self.results))
 
 
-@dataclass(slots=True)
-class PairSet:
+class PairSet(Struct):
     """The nodes that take part, and the rails between any two of them."""
 
     views: Mapping[str, ExerciseNode]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from statistics import median
+
+from msgspec import Struct
 
 from toolkit.features.exercise.plan_judge import JudgedTest
 from toolkit.features.exercise.plan_proof import Earlier, SameTest, same
@@ -21,8 +22,7 @@ _SPREADS = 4.0  # of the earlier figures' own spread, as a standard deviation
 _AS_SIGMA = 1.4826  # of normal noise the standard deviation, of the median deviation
 
 
-@dataclass(frozen=True, slots=True)
-class Decline:
+class Decline(Struct, frozen=True):
     """A test that is worse than it used to be."""
 
     test: JudgedTest

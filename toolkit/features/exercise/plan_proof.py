@@ -7,9 +7,10 @@ for a library that falls back to host memory, or to another port, may still look
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct
 
 from toolkit.errors import read_or
 from toolkit.facts.nccl.nccl_log import network_edges, parse_nccl_log
@@ -32,8 +33,7 @@ class ProofState(StrEnum):
     OPEN = "open"  # nothing that was read tells
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(Struct, frozen=True):
     """One thing that was to be shown."""
 
     proof: ProofState
@@ -212,8 +212,7 @@ def by_ucx(lanes: tuple[tuple[str, str], ...], test: Test) -> Iterator[Point]:
             yield Point(ProofState.OPEN, "UCX: whether it copied through host memory is not told")
 
 
-@dataclass(frozen=True, slots=True)
-class EarlierPart:
+class EarlierPart(Struct, frozen=True):
     """One end of a test, as far as it tells whether two tests are the same."""
 
     role: str  # "serve"
@@ -224,8 +223,7 @@ class EarlierPart:
     gpu: str  # "0000:18:00.0"; "" for host memory
 
 
-@dataclass(frozen=True, slots=True)
-class SameTest:
+class SameTest(Struct, frozen=True):
     """By what a test is known again: its tool and its ends, whatever its number."""
 
     tool: str
@@ -234,8 +232,7 @@ class SameTest:
     parts: tuple[EarlierPart, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Earlier:
+class Earlier(Struct, frozen=True):
     """One test of an earlier run."""
 
     run: str  # the folder's name

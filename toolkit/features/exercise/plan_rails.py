@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Interface
+
+from msgspec import Struct
 
 from toolkit.checks.consumers.path import dmabuf_gap, peermem_gap
 from toolkit.errors import read_or
@@ -22,8 +23,7 @@ from toolkit.facts.rdma.exercise import Buffer, End
 from toolkit.want import Want
 
 
-@dataclass(frozen=True, slots=True)
-class ExerciseNode:
+class ExerciseNode(Struct, frozen=True):
     """One node, as it was read for a test."""
 
     name: str
@@ -99,8 +99,7 @@ def fabric_frame(fabric: Mapping[int, list[str]], node: Node) -> Frame:
     return Frame(FABRIC, State.OK, "ibnetdiscover", text)
 
 
-@dataclass(frozen=True, slots=True)
-class Rail:
+class Rail(Struct, frozen=True):
     """A way between two ports, and what lies at its ends."""
 
     drive: End

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from toolkit.checks.check import Status, Verdict
 from toolkit.checks.consumers.chosen import taken
@@ -41,8 +42,7 @@ _LEGEND = (
 _CHECKS = (dmabuf_nic, by_dmabuf, by_peermem)
 
 
-@dataclass(frozen=True, slots=True)
-class RegisterTrial:
+class RegisterTrial(Struct, frozen=True):
     """What came of one node."""
 
     host: str

@@ -6,9 +6,10 @@ import queue
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from toolkit.errors import (
     ApplyError,
@@ -58,8 +59,7 @@ class AtWork(ApplyError):
     """Somebody's job is at work, or nobody can tell: nothing was moved."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeReading:
+class NodeReading(Struct, frozen=True):
     """One node before a test."""
 
     evidence: Evidence  # of the probe
@@ -67,8 +67,7 @@ class NodeReading:
     busy: str  # who is at work; "" for nobody
 
 
-@dataclass(slots=True)
-class ExerciseRun:
+class ExerciseRun(Struct):
     """What came of it, host by host."""
 
     evidence: dict[str, Evidence]  # with the frames of the tests

@@ -7,8 +7,10 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
 from typing import Protocol
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolkit.errors import Outcome, TransportError, UsageError
 from toolkit.evidence import Evidence, Frame
@@ -43,8 +45,7 @@ class PairRounds(Protocol):
         """The host takes no further part."""
 
 
-@dataclass(frozen=True, slots=True)
-class PairTerms:
+class PairTerms(Struct, frozen=True):
     """How results are judged, and whether jobs are heeded."""
 
     threshold: float
@@ -52,8 +53,7 @@ class PairTerms:
     over_jobs: bool = False
 
 
-@dataclass(slots=True)
-class PairsRan:
+class PairsRan(Struct):
     """What came of all rounds."""
 
     evidence: dict[str, Evidence]
@@ -88,8 +88,7 @@ def taking_part(
     return views, left
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
+class _Answer(Struct, frozen=True):
     """One pair's run: what was measured, the frames to keep, and who takes no further part."""
 
     number: int
@@ -100,8 +99,7 @@ class _Answer:
     troubles: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Stoppable:
+class _Stoppable(Struct, frozen=True):
     """A way to a node on which nothing begins any more once all is over."""
 
     inner: Transport
@@ -120,8 +118,7 @@ class _Stoppable:
         self.inner.close()
 
 
-@dataclass(slots=True)
-class _Runner:
+class _Runner(Struct):
     """The state that the threads of a round share."""
 
     fleet: Fleet
@@ -230,8 +227,7 @@ def run_pairs(
     return ran
 
 
-@dataclass(slots=True)
-class _Rounds:
+class _Rounds(Struct):
     """Begins pairs as the budget allows, and gathers what comes of them."""
 
     runner: _Runner

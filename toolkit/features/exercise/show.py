@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from datetime import datetime
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from toolkit.checks.check import Status
 from toolkit.errors import ExitCode
@@ -28,8 +30,7 @@ _INKS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class EarlierFigures:
+class EarlierFigures(Struct, frozen=True):
     """The same test in an earlier run."""
 
     when: str  # "2026-11-20T09:00:00+00:00"
@@ -147,8 +148,7 @@ def remarks(left_out: Sequence[str], labels: Sequence[str], troubles: Sequence[s
     return [*_remarks(left_out, labels), *_remarks(troubles, ())]
 
 
-@dataclass(frozen=True, slots=True)
-class ExerciseReport:
+class ExerciseReport(Struct, frozen=True):
     """All that a document tells."""
 
     hosts: tuple[str, ...]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from toolkit.features.exercise.plan_bisect import NamedPart
 from toolkit.features.exercise.plan_judge import shown
@@ -18,8 +20,7 @@ _STYLES, _SCRIPTS = ("base.css", "matrix.css"), ("matrix.js",)
 _FINE, _FAIR = 0.95, 0.9  # of what it should reach; below the bound it is "broken"
 
 
-@dataclass(frozen=True, slots=True)
-class MatrixCell:
+class MatrixCell(Struct, frozen=True):
     """What one pair reached on one rail; the worst of its runs."""
 
     share: float | None
@@ -32,8 +33,7 @@ class MatrixCell:
         return "?" if self.share is None else f"{self.share:.2f}"
 
 
-@dataclass(frozen=True, slots=True)
-class MatrixRail:
+class MatrixRail(Struct, frozen=True):
     """The HCAs of one name at whoever connects, with their counterparts."""
 
     name: str  # "mlx5_0"
@@ -42,8 +42,7 @@ class MatrixRail:
     median: str
 
 
-@dataclass(frozen=True, slots=True)
-class MatrixPage:
+class MatrixPage(Struct, frozen=True):
     title: str
     counted: str
     threshold: str
@@ -127,5 +126,5 @@ def _fall(one: Decline) -> tuple[str, ...]:
 
 def matrix_html(page: MatrixPage, command: str) -> Iterator[str]:
     """The page, part by part."""
-    values = {**{name: getattr(page, name) for name in MatrixPage.__slots__}, "command": command}
+    values = {**asdict(page), "command": command}
     return render("matrix.html", values, styles=_STYLES, scripts=_SCRIPTS)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from toolkit.checks.check import Status
 from toolkit.features.exercise.plan_bisect import NamedPart, PairLedger, possible
@@ -19,8 +20,7 @@ from toolkit.throughput.estimate import Estimate
 _SHOWN = 20  # lines of a table, unless all are asked for
 
 
-@dataclass(frozen=True, slots=True)
-class PairsReport:
+class PairsReport(Struct, frozen=True):
     """What came of pairs."""
 
     way: str  # "bisect"; "" where an earlier run is judged again

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
+
+from msgspec.structs import asdict
 
 from toolkit.cli.options import HOSTS, REACH, READS, SAVED, WANT, Option, Said
 from toolkit.cli.verb import verb

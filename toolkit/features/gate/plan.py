@@ -6,8 +6,9 @@ Only what a shell reads from /proc and /sys in a moment: what takes a tool is do
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from hashlib import sha256
+
+from msgspec import Struct
 
 from toolkit.compat.gpus import XidAction, xid_rows
 from toolkit.errors import Unparsable, UsageError
@@ -23,8 +24,7 @@ _RELOAD = "reload --hosts NODE"
 _PROVISION = "provision --hosts NODE"
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
+class Expected(Struct, frozen=True):
     """One thing that is to be as it was."""
 
     kind: str  # a word of gate.sh: is, there, leads, least, has, bits, locks, xids
@@ -63,7 +63,7 @@ def _kernel(node: Node) -> Iterator[Expected]:
     for word in node.cmdline.words:
         if word.startswith(_ARGUMENTS):
             head = f"argument {word.partition('=')[0]}"
-            yield Expected("has", "boot.cmdline", head, "/proc/cmdline", word, _PROVISION)
+            yield Expected("has", "iommu.cmdline", head, "/proc/cmdline", word, _PROVISION)
     for daemon in node.daemons:
         if daemon.name == "slurmd":  # a prolog has its limits, and so has a job
             limit = daemon.memlock
@@ -113,7 +113,7 @@ def _hcas(node: Node) -> Iterator[Expected]:
             place, what = f"{_VERBS}/{hca.name}/ports/{port.number}", f"{hca.name}/{port.number}"
             state = "4: ACTIVE"
             yield Expected("is", "rdma.port", f"port {what}", f"{place}/state", state, "the cable")
-            yield Expected("is", "hca.rate", f"rate of {what}", f"{place}/rate", port.rate)
+            yield Expected("is", "rdma.rate", f"rate of {what}", f"{place}/rate", port.rate)
             layer = port.link_layer
             yield Expected("is", "rdma.port", f"layer of {what}", f"{place}/link_layer", layer)
 
@@ -164,4 +164,4 @@ def script(table: tuple[Expected, ...], of: str, when: str) -> str:
     head = f"#!/bin/sh\n# As {of} on {when}: made by gdr-toolkit, to be made anew after a change.\n"
     engine = (FOLDER / "gate.sh").read_text("utf-8")
     body = f"digest='{digest}, of {of} on {when}'\ntable() {{\n    cat <<'ROWS'\n{rows}\nROWS\n}}\n"
-    return f'{head}{engine}\n{body}\ngate "$@" end\n'
+    return f'{head}{{\n{engine}\n{body}\ngate "$@" end\n}}\n'

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolkit.cli.options import RUN, Option, Said
 from toolkit.cli.verb import verb
@@ -34,8 +36,7 @@ _INK = {"ended": Ink.GREEN, "running": Ink.BOLD, "stopped": Ink.YELLOW, "broken 
 _WHO, _WIDEST = 14, 18  # characters of who and why in the table
 
 
-@dataclass(frozen=True, slots=True)
-class HostRow:
+class HostRow(Struct, frozen=True):
     """One host in one run."""
 
     name: str
@@ -44,8 +45,7 @@ class HostRow:
     events: tuple[Event, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RunRow:
+class RunRow(Struct, frozen=True):
     """One run, as it is told of."""
 
     id: str

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
+
+from msgspec import Struct
 
 from toolkit import __version__
 from toolkit.errors import NoEvidence, Unparsable
@@ -161,8 +162,7 @@ class DiffKind(StrEnum):
     FILE = "file"
 
 
-@dataclass(frozen=True, slots=True)
-class Unlike:
+class Unlike(Struct, frozen=True):
     """One thing in which two images differ."""
 
     kind: DiffKind

@@ -7,9 +7,11 @@ many nodes; files that all of them share are placed by the first, and found by t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.built.delivery_cache import Shelf
 from toolkit.errors import ExitCode, NoEvidence, Unparsable, UsageError
@@ -37,8 +39,7 @@ ROUNDS = 4  # what one plan mends may show the next; one that never empties is a
 APPLY_S = 7200.0  # a whole driver by DKMS, on a builder that has other work
 
 
-@dataclass(frozen=True, slots=True)
-class Image:
+class Image(Struct, frozen=True):
     """A tree that is a whole root, to be looked into; aside, it may be changed."""
 
     path: Path  # as the operator wrote it
@@ -61,8 +62,7 @@ class Image:
         return f"{self.path.name.partition('.')[0] or self.path.resolve().name}:{kernel}"
 
 
-@dataclass(frozen=True, slots=True)
-class ImageRequest:
+class ImageRequest(Struct, frozen=True):
     """What the image is to become, and what is said of the way."""
 
     want: Want
@@ -72,8 +72,7 @@ class ImageRequest:
     shelf: Shelf | None = None  # modules that were built elsewhere, and may be delivered
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """The image as it was found for one of its kernels."""
 
     kernel: str
@@ -86,8 +85,7 @@ class Look:
         return self.planned.plan if self.planned.pending else None
 
 
-@dataclass(frozen=True, slots=True)
-class MadeImage:
+class MadeImage(Struct, frozen=True):
     """One kernel's way from what the image was to what it is."""
 
     first: Look

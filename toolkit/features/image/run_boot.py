@@ -13,8 +13,10 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.errors import TransportError, UsageError
 from toolkit.facts.versions import Version
@@ -50,8 +52,7 @@ _GRUB = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Booted:
+class Booted(Struct, frozen=True):
     """An image that is up, and the way in."""
 
     access: Access
@@ -63,8 +64,7 @@ class Booted:
     waiting: tuple[str, ...] = ()  # units that were still to start when nobody waited any longer
 
 
-@dataclass(frozen=True, slots=True)
-class BootProof:
+class BootProof(Struct, frozen=True):
     """That the boot left the image as it was."""
 
     before: str  # sha256, see throwaway.digest

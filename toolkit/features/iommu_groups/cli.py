@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from toolkit.cli.options import HOSTS, REACH, Option, Said
 from toolkit.cli.verb import verb

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.errors import ApplyError, StaleError, TransportError
 from toolkit.evidence import Evidence, State
@@ -19,8 +20,7 @@ _PARTS = ("frames.sh", "routes.sh", "holding.sh", "lock.sh", "agreed.sh", "domai
 _NOT_JUDGED = frozenset({"uid", "domains-before"})
 
 
-@dataclass(frozen=True, slots=True)
-class GroupsChanged:
+class GroupsChanged(Struct, frozen=True):
     """What came of it on one node."""
 
     steps: tuple[str, ...]  # "echo identity >/sys/.../type: done"

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.errors import ExitCode, NoEvidence, Unsupported
 from toolkit.facts.modules.module_users import Way
@@ -27,8 +28,7 @@ _DRIVER = re.compile(r"[A-Za-z0-9_.+-]+")
 BY_REBOOT = "boot with iommu=pt in place of it: provision --reboot"
 
 
-@dataclass(frozen=True, slots=True)
-class Switch:
+class Switch(Struct, frozen=True):
     """One group, and what would be done to it."""
 
     group: Group
@@ -55,8 +55,7 @@ class Switch:
         return f"{self.group.number}/{self.to.value}/{','.join(pairs)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Switching:
+class Switching(Struct, frozen=True):
     """One node, before or after."""
 
     switches: tuple[Switch, ...]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.errors import ApplyError, Outcome
 from toolkit.evidence import Evidence
@@ -17,8 +19,7 @@ from toolkit.verbs.access import Fleet
 from toolkit.verbs.each import on_each
 
 
-@dataclass(frozen=True, slots=True)
-class GroupsRequest:
+class GroupsRequest(Struct, frozen=True):
     """What the operator asked for."""
 
     to: Domain | None  # None: what each group had before we changed it
@@ -27,8 +28,7 @@ class GroupsRequest:
     audit: str = ""  # who has it done, and why: for the node's own log
 
 
-@dataclass(frozen=True, slots=True)
-class GroupsReading:
+class GroupsReading(Struct, frozen=True):
     """A node as it was judged."""
 
     look: Evidence

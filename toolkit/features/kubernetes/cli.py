@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from toolkit.cli.options import SAVED, WANT, Option, Said
 from toolkit.cli.verb import verb

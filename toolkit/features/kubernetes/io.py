@@ -12,7 +12,8 @@ import json
 import subprocess
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.errors import TransportError, Unparsable, UsageError
 from toolkit.node.collect import probe_script
@@ -21,8 +22,7 @@ from toolkit.ssh.local import answer
 from toolkit.untrusted import read_json
 
 
-@dataclass(frozen=True, slots=True)
-class Kubectl:
+class Kubectl(Struct, frozen=True):
     """One cluster, by its kubeconfig, and a context of it."""
 
     kubeconfig: str
@@ -91,8 +91,7 @@ MARK = "gdr-toolkit/run"  # the annotation
 _TRIES = 5  # a node's status changes by itself, and with it its version
 
 
-@dataclass(frozen=True, slots=True)
-class NodeState:
+class NodeState(Struct, frozen=True):
     """A node, as the API server has it."""
 
     cordoned: bool
@@ -100,8 +99,7 @@ class NodeState:
     version: str
 
 
-@dataclass(frozen=True, slots=True)
-class KubeCluster:
+class KubeCluster(Struct, frozen=True):
     """One cluster, and our namespace in it."""
 
     kubectl: Kubectl

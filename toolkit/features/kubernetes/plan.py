@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from hashlib import sha256
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from toolkit import __version__
 from toolkit.errors import NoEvidence, Unsupported, UsageError
@@ -29,16 +31,14 @@ _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*@sha256:[0-9a-f]{64}")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
-@dataclass(frozen=True, slots=True)
-class Selected:
+class Selected(Struct, frozen=True):
     """A label that nodes must have; with a value, that one."""
 
     key: str
     value: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Toleration:
+class Toleration(Struct, frozen=True):
     """A taint that keeps no pod of ours away."""
 
     key: str
@@ -46,8 +46,7 @@ class Toleration:
     effect: str = ""  # "" for each
 
 
-@dataclass(frozen=True, slots=True)
-class PodTerms:
+class PodTerms(Struct, frozen=True):
     """What holds for every pod of ours."""
 
     image: str  # with its digest: what runs as root on nodes is named to the byte
@@ -132,8 +131,7 @@ PARTS = 16  # so many for one node: etcd is no place for more
 _PLAIN = re.compile(r"(?:[\t -~]*\n)*")
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigMap:
+class ConfigMap(Struct, frozen=True):
     """One of them; its name tells its content."""
 
     name: str
@@ -195,8 +193,7 @@ def _cut(text: str) -> Iterator[str]:
 CAPABILITIES = ("DAC_READ_SEARCH", "SYS_ADMIN", "SYS_CHROOT", "SYS_PTRACE", "SYSLOG")
 
 
-@dataclass(frozen=True, slots=True)
-class KubeManifest:
+class KubeManifest(Struct, frozen=True):
     """One file of YAML: documents that belong together."""
 
     name: str  # "10-namespace.yaml": kubectl applies a folder in order of names
@@ -250,8 +247,7 @@ def stream(manifests: tuple[KubeManifest, ...]) -> str:
     return "".join(each.text for each in manifests)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeBundle:
+class NodeBundle(Struct, frozen=True):
     """What is to be carried out on one node."""
 
     node: str

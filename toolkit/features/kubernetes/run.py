@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
+
+from msgspec import Struct
 
 from toolkit.built.delivery_cache import Shelf
 from toolkit.checks.check import Status
@@ -135,8 +136,7 @@ def write_manifests(manifests: tuple[KubeManifest, ...], out: Path) -> list[Path
 VERB = "kubernetes"
 
 
-@dataclass(frozen=True, slots=True)
-class Brought:
+class Brought(Struct, frozen=True):
     """What came of one node's turn."""
 
     left: str  # in a clause, what is still to be done there; "" where nothing is
@@ -150,8 +150,7 @@ class Brought:
         return ExitCode.FAILED if self.left else ExitCode.OK
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutLimits:
+class RolloutLimits(Struct, frozen=True):
     """How long is waited, in seconds, and whose nodes are taken."""
 
     drain_s: float = 600.0
@@ -160,8 +159,7 @@ class RolloutLimits:
     emptydir: bool = False  # pods leave also where they lose what is in an emptyDir
 
 
-@dataclass(frozen=True, slots=True)
-class KubeWork:
+class KubeWork(Struct, frozen=True):
     """What each turn of one run has in common."""
 
     cluster: KubeCluster

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from toolkit.cli.options import HOSTS, REACH, WANT, Option, Said
 from toolkit.cli.verb import verb

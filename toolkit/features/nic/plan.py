@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from toolkit.compat.nic import number, port_of, setting, without_port
 from toolkit.compat.reader import Compat, maker
@@ -25,8 +26,7 @@ _NO_TOOL = "neither mlxconfig nor mstconfig is there; install mstflint, or mft"
 _IB = 1  # of LINK_TYPE
 
 
-@dataclass(frozen=True, slots=True)
-class NicWish:
+class NicWish(Struct, frozen=True):
     """One setting asked for."""
 
     name: str  # "ATS_ENABLED"; of an undo the whole name: "LINK_TYPE_P1"
@@ -42,8 +42,7 @@ class NicWish:
         return self.name in {name, without_port(name)}
 
 
-@dataclass(frozen=True, slots=True)
-class NicEdit:
+class NicEdit(Struct, frozen=True):
     """One setting of one card."""
 
     card: str  # "0000:19:00.0"
@@ -56,8 +55,7 @@ class NicEdit:
         return f"{self.card} {self.name}: {self.before} -> {self.after}"
 
 
-@dataclass(frozen=True, slots=True)
-class NicBlock:
+class NicBlock(Struct, frozen=True):
     """A wish that is not to be had on one card."""
 
     card: str
@@ -72,8 +70,7 @@ class NicBlock:
         return self.named and self.exposed
 
 
-@dataclass(frozen=True, slots=True)
-class NicPlan:
+class NicPlan(Struct, frozen=True):
     """What is to be done on one node."""
 
     edits: tuple[NicEdit, ...] = ()
@@ -99,8 +96,7 @@ class NicPlan:
         return json.dumps(rows)
 
 
-@dataclass(frozen=True, slots=True)
-class NicReading:
+class NicReading(Struct, frozen=True):
     """The HCAs of one node, and what is to be done to them."""
 
     cards: tuple[Card, ...]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolkit.checks.role import role as role_of
 from toolkit.errors import Outcome, UsageError
@@ -28,8 +30,7 @@ from toolkit.want import Role, Want
 VERB = "nic"
 
 
-@dataclass(frozen=True, slots=True)
-class NicRequest:
+class NicRequest(Struct, frozen=True):
     """What the operator asked for."""
 
     want: Callable[[str], Want]  # of a host
@@ -39,8 +40,7 @@ class NicRequest:
     wait_s: int = 60  # for another run's lock
 
 
-@dataclass(frozen=True, slots=True)
-class NicLook:
+class NicLook(Struct, frozen=True):
     """A node as it was judged."""
 
     look: Evidence

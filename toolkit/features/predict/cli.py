@@ -6,9 +6,10 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from toolkit.checks.check import Status
 from toolkit.cli.options import HOSTS, REACH, SAVED, Option, Said
@@ -59,8 +60,7 @@ _CODES = {Status.FAIL: ExitCode.FAILED, Status.UNKNOWN: ExitCode.UNKNOWN}
 _MOST = 1 << 40  # bytes of a message, messages of a queue: beyond it is a slip
 
 
-@dataclass(frozen=True, slots=True)
-class PredictRequest:
+class PredictRequest(Struct, frozen=True):
     """What the operator wants predicted, read before any node is reached."""
 
     load: Load
@@ -68,8 +68,7 @@ class PredictRequest:
     job: TrainingJob | None
 
 
-@dataclass(frozen=True, slots=True)
-class NodeForecast:
+class NodeForecast(Struct, frozen=True):
     """One node: as it is, and as it would be."""
 
     name: str

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from markupsafe import Markup
+from msgspec import Struct
 
 from toolkit.compat.throughput import Constants
 from toolkit.features.predict.plan.stages import Stage, Stages, stages
@@ -24,8 +24,7 @@ _THIN = 3.0  # of a bar too short to be seen
 _HEADS = ("GPU", "HCA", "path", "with GPUDirect", "NCCL ring", "through host memory", "limits")
 
 
-@dataclass(frozen=True, slots=True)
-class Forecast:
+class Forecast(Struct, frozen=True):
     """One node as the page shows it."""
 
     name: str
@@ -34,8 +33,7 @@ class Forecast:
     now: Prediction | None = None  # as it stands, where the rest is as wished
 
 
-@dataclass(frozen=True, slots=True)
-class _Section:
+class _Section(Struct, frozen=True):
     """Nodes of which the same is told."""
 
     id: str
@@ -48,8 +46,7 @@ class _Section:
     notes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """What the page is about, beside its nodes."""
 
     load: Load

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.errors import Unparsable, UsageError
 from toolkit.facts.nccl.inspector import (
@@ -30,8 +32,7 @@ _LOG = 64 << 20  # bytes of a log of nccl-tests, or of answers of RAS, at most
 _OWN, _METRICS = re.compile(r".+-pid\d+\.log"), re.compile(r"nccl_inspector_metrics_.+\.prom")
 
 
-@dataclass(frozen=True, slots=True)
-class JobsRead:
+class JobsRead(Struct, frozen=True):
     """What was read of jobs, each by its name."""
 
     runs: tuple[CommunicatorRun, ...]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from datetime import date
+
+from msgspec import Struct
 
 from toolkit.checks.check import Status
 from toolkit.checks.consumers.chosen import taken
@@ -40,8 +41,7 @@ _BUILT_WITH = {  # what is compiled anew once one of these is another
 }
 
 
-@dataclass(frozen=True, slots=True)
-class RebuiltPart:
+class RebuiltPart(Struct, frozen=True):
     """One part that has to be compiled again."""
 
     part: str  # "ofed", "driver", "nvidia-peermem", "nvidia-fs", "gdrdrv"
@@ -53,8 +53,7 @@ class RebuiltPart:
     confidence: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckTurn:
+class CheckTurn(Struct, frozen=True):
     """One check, or the way of one library, that would answer otherwise."""
 
     what: str  # id of a check, or "nccl 2.22.3"
@@ -64,8 +63,7 @@ class CheckTurn:
     worse: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Rehearsal:
+class Rehearsal(Struct, frozen=True):
     """One node, and what the upgrade would do to it."""
 
     parts: tuple[RebuiltPart, ...]  # in the order in which they are built
@@ -77,7 +75,7 @@ class Rehearsal:
     boots: int
     path: tuple[str, str]  # "peermem", "dmabuf", "none" or "not known": before and after
     unclear: tuple[str, ...] = ()  # what could not be told, and why
-    judged: Judged | None = field(default=None, compare=False)
+    judged: Judged | None = None
 
     @property
     def state(self) -> str:

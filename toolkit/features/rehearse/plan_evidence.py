@@ -7,7 +7,8 @@ frame has the new version where it had the old one; what else a release changes 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from toolkit.compat.reader import Compat
 from toolkit.compat.rows import build_numbers

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from toolkit.cli.options import HOSTS, REACH, Option, Said
 from toolkit.cli.verb import verb

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
+
+from msgspec import Struct
 
 from toolkit.errors import StaleError, TransportError
 from toolkit.evidence import Evidence, State
@@ -29,8 +30,7 @@ class ReloadAct(StrEnum):
     LOAD = "load"
 
 
-@dataclass(frozen=True, slots=True)
-class ReloadStep:
+class ReloadStep(Struct, frozen=True):
     """One module taken out or put back, as the node told of it."""
 
     act: ReloadAct
@@ -43,8 +43,7 @@ class ReloadStep:
         return f"{self.act} {self.module}: {how}"
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(Struct, frozen=True):
     """A run that was carried out, well or badly."""
 
     steps: tuple[ReloadStep, ...]

@@ -7,8 +7,9 @@ stops us as well, and before anything was touched: it would refuse amid the work
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from toolkit.errors import ExitCode, Unsupported, UsageError
 from toolkit.facts.modules.module_users import Holding
@@ -29,8 +30,7 @@ ROOTS: dict[str, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Reload:
+class Reload(Struct, frozen=True):
     """What would be done on one node."""
 
     unload: tuple[str, ...]  # in this order
@@ -130,8 +130,7 @@ class ReloadResult(StrEnum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True)
-class Reloading:
+class Reloading(Struct, frozen=True):
     """One node, before or after."""
 
     result: ReloadResult

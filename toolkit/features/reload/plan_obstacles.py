@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain
+
+from msgspec import Struct
 
 from toolkit.facts.modules.module_users import Holding, Mount, User
 from toolkit.plural import first_of
@@ -63,8 +64,7 @@ MAY_GO_OVER = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ReloadObstacle:
+class ReloadObstacle(Struct, frozen=True):
     """One thing that depends on a module that would go."""
 
     kind: ObstacleKind

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.errors import Outcome, TransportError
 from toolkit.evidence import Evidence
@@ -27,8 +29,7 @@ ROUNDS = 3  # that a node may change under our hands; monitoring opens a GPU now
 BACK_S = 300.0  # from a lost connection to the node's answer, where it may have rebooted
 
 
-@dataclass(frozen=True, slots=True)
-class ReloadRequest:
+class ReloadRequest(Struct, frozen=True):
     """What the operator asked for."""
 
     roots: tuple[str, ...]
@@ -37,8 +38,7 @@ class ReloadRequest:
     wait_s: int = 60  # for another run's lock
 
 
-@dataclass(frozen=True, slots=True)
-class ReloadReading:
+class ReloadReading(Struct, frozen=True):
     """A node as it was judged."""
 
     look: Evidence
@@ -102,8 +102,7 @@ def _judge(fleet: Fleet, evidence: Evidence, asked: ReloadRequest) -> ReloadRead
     return ReloadReading(evidence, Reloading(result, found, holding))
 
 
-@dataclass(frozen=True, slots=True)
-class _Way:
+class _Way(Struct, frozen=True):
     """One node, and who hears of what is done there."""
 
     fleet: Fleet

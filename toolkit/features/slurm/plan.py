@@ -10,8 +10,9 @@ The first belongs to the run that it names; the second to whoever comes to mend 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from toolkit.facts.slurm import SlurmJob, SlurmNode
 from toolkit.plural import first_of
@@ -39,8 +40,7 @@ class SlurmStand(StrEnum):
     AWAY = "down"
 
 
-@dataclass(frozen=True, slots=True)
-class Drained:
+class Drained(Struct, frozen=True):
     """A reason of ours, taken apart."""
 
     run: str

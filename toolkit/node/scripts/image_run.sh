@@ -71,8 +71,7 @@ in_image() {
     trap 'exit 129' HUP INT TERM PIPE
     exec 8<"$stage" && flock 8
     mkdir "$stage/view" "$stage/scratch" "$stage/layers"
-    gdr_view >"$stage/view.sh"
-    gdr_runner >"$stage/run.sh"
+    { gdr_view >"$stage/view.sh" && gdr_runner >"$stage/run.sh"; } || in_vain "$stage" 'no file can be written there'
     NEVER=$never unshare --mount --pid --uts --ipc --net --fork --kill-child \
         sh -c "$inside" gdr "$tree" "$stage" "$@" 2>"$stage/said"
     status=$?

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.errors import UsageError
 from toolkit.hosts.host import fold
@@ -50,8 +52,7 @@ _ACTS = frozenset({Phase.APPLYING, Phase.REBOOTING})
 NOT_BEGUN = frozenset({Phase.PLANNED, Phase.LOST})
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(Struct, frozen=True):
     """What the operator allows."""
 
     batches: tuple[tuple[str, ...], ...]  # hosts' names, each once
@@ -65,8 +66,7 @@ class Terms:
         return self.batches[0] if len(self.batches) > 1 else ()
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(Struct, frozen=True):
     """Where the hosts are; those in none of the sets wait for their turn."""
 
     in_hand: frozenset[str] = frozenset()
@@ -79,8 +79,7 @@ class Standing:
         return self.in_hand | self.failed | self.down
 
 
-@dataclass(frozen=True, slots=True)
-class Next:
+class Next(Struct, frozen=True):
     """The hosts to begin now; where there are none, why no further one will be."""
 
     begin: tuple[str, ...] = ()
@@ -159,8 +158,7 @@ def _choose(terms: Terms, now: Standing, waiting: list[str]) -> Iterator[str]:
         yield host
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """One phase of one host, as a journal has it."""
 
     host: str
@@ -168,8 +166,7 @@ class Step:
     boot_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Past:
+class Past(Struct, frozen=True):
     """One host's steps so far, oldest first."""
 
     steps: tuple[Step, ...] = ()

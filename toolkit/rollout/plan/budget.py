@@ -15,8 +15,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 from toolkit.hosts.host import fold
 from toolkit.plural import counted
@@ -36,8 +37,7 @@ class CountedAs(StrEnum):
     ASIDE = "set aside"  # for an engine that counts for itself; of no node in particular
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(Struct, frozen=True):
     """One row of the books."""
 
     node: str  # host's name without its user; of ASIDE the engine's: "kubernetes/gdr-apply"
@@ -48,8 +48,7 @@ class Share:
     count: int = 1  # nodes; other than 1 only where set aside
 
 
-@dataclass(frozen=True, slots=True)
-class Books:
+class Books(Struct, frozen=True):
     """What is held of the budget. Shares of the dead are settled before: see flow.budget."""
 
     shares: tuple[Share, ...] = ()
@@ -79,8 +78,7 @@ class Books:
         return max(0, self.limit - len(self.nodes | away.keys()) - self.aside)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """Which nodes may be begun. Where none may, one of ``wait`` and ``halt`` says why."""
 
     granted: tuple[str, ...] = ()

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime, time, timedelta
+
+from msgspec import Struct
 
 from toolkit.errors import UsageError
 
@@ -22,8 +23,7 @@ _LENGTH = re.compile(r"(?P<count>[1-9][0-9]{0,3})\s*(?P<unit>[hm])")
 _HINT = 'for example --window "Sat 22:00-04:00", "Mon-Fri 01:00-05:00,Sun 00:00-24:00" or 4h'
 
 
-@dataclass(frozen=True, slots=True)
-class WeekSpan:
+class WeekSpan(Struct, frozen=True):
     """A stretch of time on some days of the week."""
 
     days: frozenset[int]  # 0 is Monday; the day on which it begins
@@ -38,8 +38,7 @@ class WeekSpan:
                 yield datetime.combine(day, time()) + timedelta(minutes=self.begins)
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutWindow:
+class RolloutWindow(Struct, frozen=True):
     """When hosts may be begun; with neither spans nor an end, always."""
 
     spans: tuple[WeekSpan, ...] = ()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import os
 from copy import copy
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit import __version__
 from toolkit.cli.options import BMC, HOSTS, INSIDE, REACH, READS, WANT, Option, Said
@@ -120,7 +122,7 @@ def _incident(session: Session) -> ExitCode:
     for line in errors(_failed(found).items(), session.paint):
         session.say(line)
     return session.tell(
-        [replace(e, value=replace(e.value, written=(str(file),))) if e.value else e for e in told],
+        [each.map(lambda told: replace(told, written=(str(file),))) for each in told],
         worst([each.exit_code for each in failed.values()]),
     )
 
@@ -159,8 +161,7 @@ def _about(said: Said, name: str) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Captured:
+class Captured(Struct, frozen=True):
     """One file of evidence."""
 
     file: Path

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from toolkit import DEFAULT_PROFILE
 from toolkit.cli.options import HOSTS, REACH, WANT, Option, Said

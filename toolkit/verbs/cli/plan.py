@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, redirect_stdout
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from toolkit.built.delivery_cache import Shelf
 from toolkit.built.io.store import Store, default_folder

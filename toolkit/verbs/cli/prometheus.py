@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Struct
 
 from toolkit.errors import ExitCode, Outcome
 from toolkit.verbs.cli.session import Session
@@ -33,8 +34,7 @@ class Metrics(Protocol):
     def failed(self, when: datetime, before: Remembered) -> str: ...
 
 
-@dataclass(slots=True)
-class Textfile:
+class Textfile(Struct):
     """Writes the file once; a run that ends before it did so has failed."""
 
     session: Session

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from toolkit.built.delivery_cache import Shelf
 from toolkit.cli.options import CHECKS, HOSTS, OUTPUT, REACH, WANT, Said

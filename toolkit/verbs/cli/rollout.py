@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.cli.options import BMC, REACH, TAKEN, WANT, Option, Said
 from toolkit.cli.outcome_line import record
@@ -89,8 +91,7 @@ _RIVALS = (  # of which one may be said
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Resumed:
+class Resumed(Struct, frozen=True):
     """A run that is gone on with."""
 
     said: Said  # as at first, with what was said anew

@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolkit.cli.options import OUTPUT, TAKEN, Said
 from toolkit.cli.outcome_line import record
@@ -43,8 +45,7 @@ if TYPE_CHECKING:  # nodes are asked while what judges and reports them is impor
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(Struct, frozen=True):
     """One verb's run: what was said, the paint, the folder, the day."""
 
     verb: str
@@ -52,7 +53,7 @@ class Session:
     now: datetime
     folder: RunFolder
     paint: Painter
-    files: dict[str, Beside] = field(default_factory=dict, compare=False)  # open, by option
+    files: dict[str, Beside] = field(default_factory=dict)  # open, by option
 
     @classmethod
     def begin(cls, verb: str, said: Said) -> Session:

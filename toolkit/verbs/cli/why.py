@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.checks.all import BY_ID, named
 from toolkit.checks.check import Status
@@ -161,8 +163,7 @@ def _code(outcome: Outcome[Answer]) -> ExitCode:
     return ExitCode.UNKNOWN if Status.UNKNOWN in states or unread else ExitCode.OK
 
 
-@dataclass(frozen=True, slots=True)
-class ExplainedNode:
+class ExplainedNode(Struct, frozen=True):
     """One node, all that its verdicts rest on, and what provision would do."""
 
     judged: Judged

@@ -9,9 +9,10 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Executor, Future
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
+
+from msgspec import Struct
 
 from toolkit import __version__
 from toolkit.errors import TransportError, UsageError
@@ -73,8 +74,7 @@ def open_dask(address: str, jobs: int, *, encrypted: bool = False) -> Iterator[C
         yield Crew(DaskCluster(client, distributed.KilledWorker), jobs or len(versions))
 
 
-@dataclass(frozen=True, slots=True)
-class _Plain:
+class _Plain(Struct, frozen=True):
     """How a scheduler is spoken to. Any: Dask ships no types for it."""
 
     security: Any = None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from concurrent.futures import Executor
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.errors import ExitCode, ToolkitError
 
 
-@dataclass(frozen=True, slots=True)
-class Crew:
+class Crew(Struct, frozen=True):
     """An executor, and how many jobs it works on at once."""
 
     executor: Executor

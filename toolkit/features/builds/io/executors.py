@@ -10,10 +10,11 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import wait
 from typing import ParamSpec, TypeVar
+
+from msgspec import Struct
 
 from toolkit.errors import UsageError
 from toolkit.features.builds.io.executor import Crew, WorkerLost
@@ -70,8 +71,7 @@ def refuse_unknown(spec: str) -> None:
         raise UsageError(f"no executor {spec!r}", hint=known)
 
 
-@dataclass(frozen=True, slots=True)
-class _Slot:
+class _Slot(Struct, frozen=True):
     """A pool of one, and the process in it."""
 
     pool: ProcessPoolExecutor

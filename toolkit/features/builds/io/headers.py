@@ -16,9 +16,10 @@ import stat
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from msgspec import Struct
 
 from toolkit.errors import Unsupported, UsageError
 
@@ -36,8 +37,7 @@ _DRIVER = re.compile(r'NV_VERSION_STRING=\\"([0-9.]+)\\"')  # in its Kbuild
 _HARMFUL = re.compile(r"[,:\\\s]")
 
 
-@dataclass(frozen=True, slots=True)
-class Headers:
+class Headers(Struct, frozen=True):
     """What packages brought, as a folder to lay above a ground."""
 
     layer: str  # a folder with usr/src, usr/lib/modules/KERNEL/build

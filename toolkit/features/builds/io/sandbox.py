@@ -9,8 +9,9 @@ import shlex
 from base64 import encodebytes
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from io import FileIO, StringIO
+
+from msgspec import Struct
 
 from toolkit import package_data
 from toolkit.errors import BecomeError, FloodError, TransportError, Unsupported
@@ -24,8 +25,7 @@ ASIDE = ("gate.sh", "aside.sh")  # below templates/dkms: what nodes rebuild with
 SCRATCH = "/mnt"  # where a build has its scratch folder; see enter.sh
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxFile:
+class SandboxFile(Struct, frozen=True):
     """A file that is put into the ground's view before the build."""
 
     path: str
@@ -33,8 +33,7 @@ class SandboxFile:
     mode: int = 0o644
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(Struct, frozen=True):
     """What build.sh is to do. Hashes are as hashes.sh makes them; "" is not compared."""
 
     kernel: str
@@ -56,8 +55,7 @@ class Order:
     files: tuple[SandboxFile, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxJob:
+class SandboxJob(Struct, frozen=True):
     """One build, as it is handed to a worker. Plain values: it is pickled."""
 
     title: str  # "nvidia-peermem/535.261.03 for 6.1.0-56-amd64"

@@ -7,7 +7,9 @@ mlnx-ofa_kernel.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.built.plan.model import Inputs, Part
 from toolkit.facts.modules.build_env import Ground, GroundKernel, Provider
@@ -29,8 +31,7 @@ _NO_KERNEL = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class BuildStep:
+class BuildStep(Struct, frozen=True):
     """One part for one kernel: built, or taken as it is installed."""
 
     inputs: Inputs
@@ -44,8 +45,7 @@ class BuildStep:
     exports: str = ""  # of what is given: rows of a Module.symvers
 
 
-@dataclass(frozen=True, slots=True)
-class BlockedPart:
+class BlockedPart(Struct, frozen=True):
     """A part that cannot be built for a kernel: known before anything is tried."""
 
     kernel: str
@@ -54,8 +54,7 @@ class BlockedPart:
     hint: str
 
 
-@dataclass(frozen=True, slots=True)
-class BuildGraph:
+class BuildGraph(Struct, frozen=True):
     """The steps of all kernels: each stands after those that it rests on."""
 
     steps: tuple[BuildStep, ...]

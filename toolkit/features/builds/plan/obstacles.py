@@ -7,7 +7,8 @@ kernel/module/main.c, inherit_taint.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.built.plan.model import Part
 from toolkit.facts.distros import driver_source
@@ -32,8 +33,7 @@ _GPL = {"GPL", "GPL v2", "GPL and additional rights", "Dual BSD/GPL", "Dual MIT/
 _INHERITS_TAINT = (5, 9)
 
 
-@dataclass(frozen=True, slots=True)
-class BuildObstacle:
+class BuildObstacle(Struct, frozen=True):
     """What is so, in one sentence; what to do about it, in another."""
 
     found: str

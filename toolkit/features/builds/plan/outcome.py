@@ -12,8 +12,9 @@ import zlib
 from base64 import b64decode
 from binascii import Error as NoBase64
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from toolkit.built.plan.gate import GateVerdict
 from toolkit.built.plan.model import BuildFailure, Built, BuiltFile, Inputs
@@ -170,8 +171,7 @@ _CODES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class StepResult:
+class StepResult(Struct, frozen=True):
     """One step, and what came of it."""
 
     step: BuildStep
@@ -195,8 +195,7 @@ class StepResult:
         return _CODES.get(self.state, ExitCode.FAILED)
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
+class Need(Struct, frozen=True):
     """Builds that some nodes have in common: one graph is made for all of them."""
 
     kernels: tuple[str, ...] = ()  # kernel releases; () for all that have headers
@@ -208,16 +207,14 @@ class Need:
     exports: tuple[tuple[str, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class NeedGraph:
+class NeedGraph(Struct, frozen=True):
     """One need and its graph."""
 
     need: Need
     graph: BuildGraph
 
 
-@dataclass(frozen=True, slots=True)
-class BuildRun:
+class BuildRun(Struct, frozen=True):
     """All that one run of ``build`` came to."""
 
     made: tuple[StepResult, ...]  # each step once, in the order of the graphs

@@ -14,10 +14,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from hashlib import sha256
+
+from msgspec import Struct
 
 from toolkit.built.plan.model import Built, Inputs, Part
 from toolkit.errors import Unparsable, UsageError
@@ -42,8 +43,7 @@ class Format(StrEnum):
     TAR = "tar"
 
 
-@dataclass(frozen=True, slots=True)
-class PackedFile:
+class PackedFile(Struct, frozen=True):
     """One file of a package."""
 
     path: str  # relative, as it lands: "lib/modules/6.1.0-56-amd64/updates/gdr-toolkit/..."
@@ -51,8 +51,7 @@ class PackedFile:
     mode: int = 0o644
 
 
-@dataclass(frozen=True, slots=True)
-class Making:
+class Making(Struct, frozen=True):
     """What the operator decides about packages."""
 
     revision: int = 1  # raised for a package that shall replace one of the same driver and OFED
@@ -109,8 +108,7 @@ _FAMILIES = (
 _LEADING = (Part.DRIVER, Part.PEERMEM, Part.OFED, Part.NVIDIA_FS, Part.GDRDRV)
 
 
-@dataclass(frozen=True, slots=True)
-class Packed:
+class Packed(Struct, frozen=True):
     """One module, as it goes into a package."""
 
     built_as: str  # "nvidia-current-open-peermem.ko", as its packager calls the file
@@ -147,8 +145,7 @@ class Packed:
         return self.licence == _PROPRIETARY
 
 
-@dataclass(frozen=True, slots=True)
-class Contents:
+class Contents(Struct, frozen=True):
     """All that one package holds, checked."""
 
     kernel: str

@@ -7,8 +7,10 @@ else is not known. Silence of the tables is never a yes.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.built.plan.model import Part
 from toolkit.compat.reader import Compat, Confidence
@@ -38,8 +40,7 @@ _CODES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(Struct, frozen=True):
     """One thing that an answer rests on."""
 
     answer: CompileAnswer | None  # what it speaks for; None: worth knowing, and decides nothing
@@ -50,8 +51,7 @@ class Reason:
     basis: str = ""  # who knows it of a row of the table: a value of CompileBasis
 
 
-@dataclass(frozen=True, slots=True)
-class Outlook:
+class Outlook(Struct, frozen=True):
     """One part for one kernel."""
 
     kernel: str
@@ -68,8 +68,7 @@ class Outlook:
                     CompileAnswer.UNKNOWN)  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Preflight:
+class Preflight(Struct, frozen=True):
     """All that was asked about."""
 
     outlooks: tuple[Outlook, ...]

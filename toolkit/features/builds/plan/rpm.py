@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.errors import UsageError
 from toolkit.features.builds.plan.packages import COMMON, Contents, Making, PackedFile
@@ -108,8 +109,7 @@ def common_spec(own: str, making: Making, files: Sequence[PackedFile]) -> str:
     return HEAD + _body(head, files, {}, making)
 
 
-@dataclass(frozen=True, slots=True)
-class _Head:
+class _Head(Struct, frozen=True):
     """What stands above the files."""
 
     tags: tuple[tuple[str, str], ...]  # one may stand there twice

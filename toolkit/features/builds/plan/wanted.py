@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
+
+from msgspec import Struct
 
 from toolkit.built.plan.model import PEERMEM, Inputs, Part
 from toolkit.facts.boot.kernel import module_name
@@ -90,8 +91,7 @@ INBOX = "inbox"  # in place of a version of OFED: the kernel's own modules
 _PACKAGES = {Part.NVIDIA_FS: "nvidia-fs", Part.GDRDRV: "gdrdrv"}
 
 
-@dataclass(frozen=True, slots=True)
-class ChosenPart:
+class ChosenPart(Struct, frozen=True):
     """One part, before it is known whether it can be built."""
 
     part: Part

@@ -11,8 +11,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolkit.built.delivery_cache import find, to_entry
 from toolkit.built.io.store import Store
@@ -110,8 +112,7 @@ Gate = Callable[[Built, BuildStep, BuildGraph, dict[str, Built]], GateVerdict]
 RunJob = Callable[[SandboxJob], str]
 
 
-@dataclass(frozen=True, slots=True)
-class Ways:
+class Ways(Struct, frozen=True):
     """How a run does what it does; tests have ways of their own."""
 
     make_job: MakeJob
@@ -159,8 +160,7 @@ def _units(works: Sequence[NeedGraph]) -> tuple[tuple[BuildGraph, BuildStep], ..
     return tuple(found[digest] for digest in dict.fromkeys(order))
 
 
-@dataclass(slots=True)
-class _Unit:
+class _Unit(Struct):
     """A step on its way."""
 
     graph: BuildGraph

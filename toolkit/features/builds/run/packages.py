@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
+
+from msgspec import Struct
 
 from toolkit import __version__
 from toolkit.built.plan.model import Built
@@ -36,8 +37,7 @@ _LOADING = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class MadePackage:
+class MadePackage(Struct, frozen=True):
     """One package that was made."""
 
     path: Path

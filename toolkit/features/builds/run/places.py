@@ -6,9 +6,11 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit import package_data
 from toolkit.built.plan.gate import GateGround, SymbolProvider, built_providers, vermagic_flags
@@ -210,8 +212,7 @@ def _given(kernel: GroundKernel, above: BuildStep) -> Iterator[SymbolProvider]:
         yield SymbolProvider(module, exports, licence, version)
 
 
-@dataclass(frozen=True, slots=True)
-class BuildPlace:
+class BuildPlace(Struct, frozen=True):
     """A ground, and the way to build in it."""
 
     title: str  # "this machine"

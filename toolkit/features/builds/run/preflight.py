@@ -6,7 +6,9 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.built.plan.gate import REGISTER
 from toolkit.built.plan.model import PEERMEM, BuildFailure, Part
@@ -43,8 +45,7 @@ _P2P = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class LaidHeaders:
+class LaidHeaders(Struct, frozen=True):
     """A place above which headers lie."""
 
     place: BuildPlace

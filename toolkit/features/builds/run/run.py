@@ -6,7 +6,9 @@ What nodes need is built once for each kernel, driver and OFED, however many nod
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolkit.built.io.store import Store
 from toolkit.built.plan.gate import GateVerdict, judge_modules
@@ -37,8 +39,7 @@ from toolkit.want import PeerPath, Want
 INBOX = "inbox"  # as a version of OFED: none is installed
 
 
-@dataclass(frozen=True, slots=True)
-class NodeNeeds:
+class NodeNeeds(Struct, frozen=True):
     """What one node needs: a need for each kernel that it runs or boots next."""
 
     needs: tuple[Need, ...]
@@ -130,8 +131,7 @@ def _by_dkms(node: Node, package: str) -> str:
     return found.pop() if len(found) == 1 else ""
 
 
-@dataclass(frozen=True, slots=True)
-class BuildOptions:
+class BuildOptions(Struct, frozen=True):
     """How a run goes about it."""
 
     jobs: int  # builds at once; 0 for as many as there are processors, or workers
@@ -141,8 +141,7 @@ class BuildOptions:
     force: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Surveyed:
+class Surveyed(Struct, frozen=True):
     """The graphs of a run, and the ground that they were made for."""
 
     ground: Ground

@@ -10,8 +10,9 @@ import socket
 import subprocess
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Self
+
+from msgspec import Struct
 
 from toolkit.errors import TransportError
 from toolkit.features.image.boot.qemu import QemuMachine, command, mortal
@@ -34,13 +35,13 @@ _NO_LOGIN = (
 )
 
 
-@dataclass(slots=True)
 class Emulated:
     """For ``with``: QEMU runs inside the block, and is dead behind it, however that ends."""
 
-    machine: QemuMachine
-    name: str
-    _child: subprocess.Popen[bytes] = field(init=False)  # within the block
+    def __init__(self, machine: QemuMachine, name: str) -> None:
+        self.machine = machine
+        self.name = name
+        self._child: subprocess.Popen[bytes]  # within the block
 
     def __enter__(self) -> Self:
         """Switch it on.
@@ -152,8 +153,7 @@ systemctl list-jobs --plain --no-legend --no-pager | while read -r _ unit _; do 
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Rest:
+class Rest(Struct, frozen=True):
     """What systemd says once it has come to rest, or is waited for no longer."""
 
     state: str  # "running", "degraded", "starting"; "" where it has none

@@ -20,11 +20,11 @@ import time
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from msgspec import Struct
 
 from toolkit.errors import UsageError
 from toolkit.hosts.host import one_word
@@ -77,8 +77,7 @@ PLACE = "/run/gdr-toolkit-boot"
 _SSHD = "/etc/ssh/sshd_config.d/00-gdr-toolkit-boot.conf"
 
 
-@dataclass(frozen=True, slots=True)
-class OneTime:
+class OneTime(Struct, frozen=True):
     """Files on our side; all lie in a folder that goes with the boot."""
 
     name: str  # the host's, for --hosts and reports
@@ -87,8 +86,7 @@ class OneTime:
     seed: Path
 
 
-@dataclass(frozen=True, slots=True)
-class _Pair:
+class _Pair(Struct, frozen=True):
     private: bytes  # as OpenSSH's own tools write it
     public: str  # "ssh-ed25519 AAAA..."
 

@@ -15,8 +15,9 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from toolkit.errors import UsageError
 
@@ -33,8 +34,7 @@ _UEFI = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Direct:
+class Direct(Struct, frozen=True):
     """A kernel that QEMU starts itself, where there is no boot loader."""
 
     kernel: Path
@@ -42,16 +42,14 @@ class Direct:
     arguments: str
 
 
-@dataclass(frozen=True, slots=True)
-class Uefi:
+class Uefi(Struct, frozen=True):
     """Firmware for disks that have a loader for UEFI alone."""
 
     code: Path
     variables: Path  # written to: a copy
 
 
-@dataclass(frozen=True, slots=True)
-class QemuMachine:
+class QemuMachine(Struct, frozen=True):
     """One boot."""
 
     disk: Path
@@ -195,8 +193,7 @@ _SECTOR = bytes.fromhex("66b980f0fa02664975fcb010baf400eef4ebfd").ljust(510, b"\
 _ENDED = 33
 
 
-@dataclass(frozen=True, slots=True)
-class Accelerator:
+class Accelerator(Struct, frozen=True):
     """How the guest's instructions are carried out."""
 
     name: str  # QEMU's word: "kvm" or "tcg"

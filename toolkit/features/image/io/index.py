@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
 from pathlib import Path
+
+from msgspec import Struct
 
 _CHUNK = 1 << 20
 
@@ -34,8 +35,7 @@ class TreeChange(StrEnum):
     ATTRIBUTES = "attributes"  # owner, mode or extended attributes alone
 
 
-@dataclass(frozen=True, slots=True)
-class TreeEntry:
+class TreeEntry(Struct, frozen=True):
     """One path of a tree."""
 
     kind: FileKind
@@ -46,8 +46,7 @@ class TreeEntry:
     stamp: tuple[int, int, int]  # inode, ctime in ns, size: alike means untouched
 
 
-@dataclass(frozen=True, slots=True)
-class TreeDifference:
+class TreeDifference(Struct, frozen=True):
     """One path that is not as it was."""
 
     path: str  # from the root of the image: "/etc/fstab"

@@ -15,11 +15,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct
 
 from toolkit.errors import ApplyError, UsageError
 from toolkit.features.image.io.aside import aside
@@ -123,8 +124,7 @@ class Medium(StrEnum):
     TAR = "tar"
 
 
-@dataclass(frozen=True, slots=True)
-class ImageSource:
+class ImageSource(Struct, frozen=True):
     """One image, as the operator named it."""
 
     medium: Medium

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from toolkit.errors import ApplyError, Unsupported
 from toolkit.features.image.io.inside import read_inside
@@ -55,8 +56,7 @@ _DEVICE = re.compile(r"/dev/([shv]d[a-z]|xvd[a-z]|(?:nvme\d+n|mmcblk)\d+(?=p))p?
 _FIRST = {"sda", "hda", "vda", "xvda", "nvme0n1", "mmcblk0"}  # of the disks of a machine
 
 
-@dataclass(frozen=True, slots=True)
-class MountRow:
+class MountRow(Struct, frozen=True):
     """A line of /etc/fstab."""
 
     device: str

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import BinaryIO
 from uuid import UUID
+
+from msgspec import Struct
 
 from toolkit.errors import Unsupported
 
@@ -20,8 +21,7 @@ _ESP = "c12a7328-f81f-11d2-ba4b-00a0c93ec93b"
 _MOST = 128  # partitions that are looked at
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionContent:
+class PartitionContent(Struct, frozen=True):
     """What a partition is formatted as."""
 
     kind: str  # as mount calls it: "ext4", "vfat"; "LVM", "LUKS", ... for what is not mounted; ""
@@ -29,8 +29,7 @@ class PartitionContent:
     label: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Partition:
+class Partition(Struct, frozen=True):
     """One partition, or the whole disk where that has no table."""
 
     number: int  # 0 for the whole disk

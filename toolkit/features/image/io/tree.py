@@ -19,9 +19,11 @@ import shutil
 import stat
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from toolkit.errors import ApplyError, StaleError, UsageError
 from toolkit.features.image.io.aside import mounts, unwritable
@@ -43,8 +45,7 @@ class _Act(StrEnum):
     PLACE = "place"
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
+class _Step(Struct, frozen=True):
     act: _Act
     path: str  # below the root, without a slash before it
     new: str = ""  # where the new file was made, likewise

@@ -6,7 +6,9 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.checks.breakages import KnownBreakage
 from toolkit.checks.check import Check, Finding, Gap, Status, Verdict
@@ -30,8 +32,7 @@ _HARMLESS = re.compile(r"[\w ./:=@%+-]+")
 _MENDED = frozenset(proof for each in ARTEFACTS for proof in each.proofs)
 
 
-@dataclass(frozen=True, slots=True)
-class Who:
+class Who(Struct, frozen=True):
     """Some nodes of the fleet, by their numbers."""
 
     numbers: tuple[int, ...]
@@ -60,16 +61,14 @@ class Who:
         return f"{cut}, \u2026"
 
 
-@dataclass(frozen=True, slots=True)
-class Wording:
+class Wording(Struct, frozen=True):
     """What one source said on some nodes."""
 
     who: Who
     excerpt: Excerpt
 
 
-@dataclass(frozen=True, slots=True)
-class FoldedSource:
+class FoldedSource(Struct, frozen=True):
     """One source that a finding rests on, in the words of all its nodes."""
 
     key: str
@@ -78,8 +77,7 @@ class FoldedSource:
     left: Who | None = None  # nodes whose words are not shown: there are too many
 
 
-@dataclass(frozen=True, slots=True)
-class Fold:
+class Fold(Struct, frozen=True):
     """Nodes about which one check says the same; they may differ in details, as addresses do."""
 
     number: int

@@ -6,8 +6,9 @@ One self-contained page for a browser; see ``toolkit.report.pages``.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from toolkit.checks.check import Check, Gap, Impact
 from toolkit.checks.outliers import Difference
@@ -39,8 +40,7 @@ MEANS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PartLine:
+class PartLine(Struct, frozen=True):
     """One check in the summary."""
 
     check: Check
@@ -48,8 +48,7 @@ class PartLine:
     fold: int  # number of its first finding
 
 
-@dataclass(frozen=True, slots=True)
-class PartBlock:
+class PartBlock(Struct, frozen=True):
     """The checks of one impact that fail somewhere."""
 
     impact: Impact
@@ -58,8 +57,7 @@ class PartBlock:
     lines: tuple[PartLine, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PartRow:
+class PartRow(Struct, frozen=True):
     """Nodes with the same answer in every column."""
 
     who: Who
@@ -67,8 +65,7 @@ class PartRow:
     gaps: int  # further checks that could not be judged
 
 
-@dataclass(frozen=True, slots=True)
-class PartMatrix:
+class PartMatrix(Struct, frozen=True):
     columns: tuple[Check, ...]
     rows: tuple[PartRow, ...]
     left: Who | None  # nodes of rows that are not drawn
@@ -76,21 +73,18 @@ class PartMatrix:
     gaps: bool  # whether some row has gaps
 
 
-@dataclass(frozen=True, slots=True)
-class Grid:
+class Grid(Struct, frozen=True):
     who: Who
     heat: Heat
 
 
-@dataclass(frozen=True, slots=True)
-class PartCarrying:
+class PartCarrying(Struct, frozen=True):
     who: Who
     carry: Carry
     measured: tuple[str, ...]  # of each path; "" where nothing was
 
 
-@dataclass(frozen=True, slots=True)
-class OddPart:
+class OddPart(Struct, frozen=True):
     """Nodes that differ from their kind in the same way."""
 
     who: Who
@@ -98,8 +92,7 @@ class OddPart:
     unread: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class KindPart:
+class KindPart(Struct, frozen=True):
     """Nodes that are measured by the same norm."""
 
     nodes: int
@@ -107,8 +100,7 @@ class KindPart:
     odd: tuple[OddPart, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class NodePart:
+class NodePart(Struct, frozen=True):
     """One node."""
 
     number: int
@@ -127,8 +119,7 @@ class NodePart:
     hint: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     profile: str
     version: str
     when: datetime

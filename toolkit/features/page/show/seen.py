@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import TypeVar, cast
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolkit.checks.check import Finding, Gap, Status, Verdict
 from toolkit.checks.judged import Judged
@@ -30,8 +32,7 @@ from toolkit.throughput.inputs import NOT_TOLD
 from toolkit.verbs.each import Alike
 
 
-@dataclass(frozen=True, slots=True)
-class Path:
+class Path(Struct, frozen=True):
     """Pairs of which the same is predicted."""
 
     pairs: tuple[tuple[str, str], ...]  # GPU's address, HCA's name
@@ -42,8 +43,7 @@ class Path:
     blocked: str  # what keeps GPUDirect from working; "" where nothing does
 
 
-@dataclass(frozen=True, slots=True)
-class Carry:
+class Carry(Struct, frozen=True):
     """Of one node: each GPU with the HCAs that none is nearer than, and all together."""
 
     paths: tuple[Path, ...]
@@ -101,8 +101,7 @@ T = TypeVar("T", bound=Hashable)
 PassingKey = tuple[str, Finding]  # a check's id, and what it found
 
 
-@dataclass(frozen=True, slots=True)
-class Excerpt:
+class Excerpt(Struct, frozen=True):
     """What one source said, as far as it is shown."""
 
     key: str  # "module-state"
@@ -112,8 +111,7 @@ class Excerpt:
     left: int = 0  # lines that are not shown
 
 
-@dataclass(frozen=True, slots=True)
-class SeenNode:
+class SeenNode(Struct, frozen=True):
     """One node."""
 
     judged: Judged
@@ -125,13 +123,11 @@ class SeenNode:
     behind: tuple[tuple[str, tuple[Excerpt, ...]], ...] = ()
 
 
-@dataclass(slots=True)
-class Seeing:
+class Seeing(Struct, dict=True):
     """Looks at nodes one after the other. May be called from many threads."""
 
     wants: Wants
     passing: dict[PassingKey, tuple[Excerpt, ...]] = field(default_factory=dict)
-    _sheets: Sheets = field(init=False)
     _drawn: Answers[tuple[Heat | None, str, Carry | None]] = field(
         default_factory=lambda: Answers(_KINDS)
     )
@@ -139,8 +135,9 @@ class Seeing:
     _known: dict[Hashable, Hashable] = field(default_factory=dict)
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
-    def __post_init__(self) -> None:
-        self._sheets = Sheets(self.wants)
+    @cached_property
+    def _sheets(self) -> Sheets:
+        return Sheets(self.wants)
 
     def see(self, judged: Judged, evidence: Evidence, node: Node | None = None) -> SeenNode:
         """All that a page needs of this node; the evidence itself may be let go.
@@ -261,8 +258,7 @@ _SHADES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class HeatSpot:
+class HeatSpot(Struct, frozen=True):
     """One GPU with one HCA."""
 
     distance: str  # "PIX"; "?" where not told
@@ -293,8 +289,7 @@ class HeatSpot:
         return "; ".join(parts)
 
 
-@dataclass(frozen=True, slots=True)
-class Heat:
+class Heat(Struct, frozen=True):
     """GPUs down, HCAs across."""
 
     source: str  # "PCI tree"

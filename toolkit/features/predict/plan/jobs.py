@@ -8,7 +8,9 @@ what NCCL's RAS says of ranks: lost, in error, or left behind.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.checks.check import Status
 from toolkit.checks.traffic.verdict import REACHED, SHORT
@@ -27,8 +29,7 @@ _LESS = 0.9  # what a node loses before it is a suspect
 _RINGS = frozenset({"allreduce", "allgather", "reducescatter", "broadcast", "reduce"})
 
 
-@dataclass(frozen=True, slots=True)
-class JobNode:
+class JobNode(Struct, frozen=True):
     """One node as it stands, and as it would be without what its evidence says against it."""
 
     told: NodeInputs
@@ -36,8 +37,7 @@ class JobNode:
     sound: Prediction
 
 
-@dataclass(frozen=True, slots=True)
-class JobVerdict:
+class JobVerdict(Struct, frozen=True):
     run: CommunicatorRun
     status: Status
     why: str  # in one sentence, for who reads nothing else
@@ -49,8 +49,7 @@ class JobVerdict:
         return self.run.bus / self.carried.value if self.carried else None
 
 
-@dataclass(frozen=True, slots=True)
-class JobState:
+class JobState(Struct, frozen=True):
     """What is told of a job beside its bandwidth."""
 
     job: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from toolkit.compat.throughput import Constants, Range
 from toolkit.facts.pci.pcie_caps import Link
@@ -12,8 +12,7 @@ from toolkit.throughput.model import gpu_base, pcie, raw
 _GEN5 = Link(32.0, 16)
 
 
-@dataclass(frozen=True, slots=True)
-class Quoted:
+class Quoted(Struct, frozen=True):
     figure: str  # as people say it
     layer: str  # where it holds
     say: str  # what the model has there

@@ -7,7 +7,7 @@ cuts it in pieces lets these overlap, one that does not takes their sum.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from toolkit.compat.throughput import Constants
 from toolkit.throughput.inputs import PairInputs
@@ -15,8 +15,7 @@ from toolkit.throughput.model import Term, least
 from toolkit.throughput.pair import PairPrediction, copy_side, gpu_side, link_term, wire_term
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(Struct, frozen=True):
     name: str  # "HCA reads GPU memory"
     limit: str  # "PCIe (GPU 0000:18:00.0: 32 GT/s x16)"
     rate: float  # GB/s
@@ -24,8 +23,7 @@ class Stage:
     look: str  # of its bar
 
 
-@dataclass(frozen=True, slots=True)
-class Stages:
+class Stages(Struct, frozen=True):
     """Of one pair at either end; times in us."""
 
     direct: tuple[Stage, ...]

@@ -7,8 +7,9 @@ all-reduce of one training step, and of a run.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from toolkit.checks.check import Status
 from toolkit.checks.consumers.path import dmabuf_gap, peermem_gap
@@ -119,8 +120,7 @@ def memory_bandwidth(
     return Range(whole.value * 2, whole.low / 2, whole.high * 2), ("number of sockets not read",)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeTotal:
+class NodeTotal(Struct, frozen=True):
     """All GPUs by all HCAs that serve them, both ways of going."""
 
     hcas: tuple[str, ...]  # those counted, by name
@@ -129,8 +129,7 @@ class NodeTotal:
     without_gdr: Estimate
 
 
-@dataclass(frozen=True, slots=True)
-class Prediction:
+class Prediction(Struct, frozen=True):
     """Of one node: every GPU with every HCA, and all together."""
 
     pairs: tuple[PairPrediction, ...]
@@ -143,8 +142,7 @@ class Prediction:
         return tuple(each for each in self.pairs if each.nearest)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeInputs:
+class NodeInputs(Struct, frozen=True):
     """What the model is told of a node."""
 
     pairs: tuple[PairInputs, ...]
@@ -250,8 +248,7 @@ _SCALE = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
 _FEW = 2  # nodes up to which the ring's efficiency is that of the points
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingJob:
+class TrainingJob(Struct, frozen=True):
     """A training run, as far as its all-reduce goes."""
 
     nodes: int
@@ -263,8 +260,7 @@ class TrainingJob:
         return self.parameters * _BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class Return:
+class Return(Struct, frozen=True):
     """Seconds of all-reduce in a step and hours in a run; with and without GPUDirect."""
 
     job: TrainingJob

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolkit.compat.throughput import Range
 from toolkit.errors import UsageError
@@ -23,8 +25,7 @@ _SPEEDS = {"1": 2.5, "2": 5.0, "3": 8.0, "4": 16.0, "5": 32.0, "6": 64.0}
 _AS_ASKED = "as asked"
 
 
-@dataclass(frozen=True, slots=True)
-class WhatIf:
+class WhatIf(Struct, frozen=True):
     """One wish: its words, and what it makes of a pair."""
 
     said: str  # "acs=off"

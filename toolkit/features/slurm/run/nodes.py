@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolkit.errors import TransportError, UsageError
 from toolkit.facts.slurm import SlurmConfig, SlurmNode, parse_config, parse_nodes, parse_nodesets
@@ -24,8 +26,7 @@ class SlurmHeld(TransportError):
     """The node is drained by others, or down: it was left alone."""
 
 
-@dataclass(slots=True)
-class Site:
+class Site(Struct):
     """One Slurm cluster, as seen from here."""
 
     commands: Slurm

@@ -7,7 +7,8 @@ overlooked when it came while ours was on.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from toolkit.errors import ApplyError, TransportError
 from toolkit.facts.slurm import JOB_FORMAT, SlurmNode, parse_jobs
@@ -47,8 +48,7 @@ class Mute(TransportError):
     """The node is as wanted, and Slurm hears nothing of it: it stays drained, in our name."""
 
 
-@dataclass(frozen=True, slots=True)
-class SlurmService:
+class SlurmService(Struct, frozen=True):
     """Drains and resumes for one run."""
 
     site: Site

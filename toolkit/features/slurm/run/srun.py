@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from toolkit.errors import TransportError
 from toolkit.facts.slurm import JOB_FORMAT, SlurmJob, SlurmNode, parse_jobs
@@ -80,8 +81,7 @@ def _reserved(site: Site, name: str) -> bool:
     return f"ReservationName={name} " in site.commands.reservations()
 
 
-@dataclass(slots=True)
-class SrunTransport:
+class SrunTransport(Struct):
     """See ``Transport`` for what it promises. The job ends when it is closed."""
 
     host: Host
@@ -91,7 +91,7 @@ class SrunTransport:
     say: Callable[[str], None] = lambda _: None
     hearing: Hearing = field(default_factory=lambda: Hearing("the node"))
     owner: str = ""  # the run whose drained nodes may be entered; "" for one that only reads
-    _job: str = field(default="", init=False)
+    _job: str = ""
 
     @property
     def name(self) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
 from markupsafe import Markup
+from msgspec import Struct
 
 from toolkit.features.predict.plan.totals import Prediction
 from toolkit.features.topology.show.picture_tree import tree_picture
@@ -32,8 +32,7 @@ NEAR = frozenset({"PIX", "PXB"})
 _COHERENT = frozenset({"C2C", "P2C"})
 
 
-@dataclass(frozen=True, slots=True)
-class _Stop:
+class _Stop(Struct, frozen=True):
     """One thing that bytes go through."""
 
     name: str
@@ -41,8 +40,7 @@ class _Stop:
     look: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Stripe:
+class _Stripe(Struct, frozen=True):
     """One way, with what is said of it: texts and their looks."""
 
     title: str
@@ -201,22 +199,19 @@ _WAY = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Drawn:
+class Drawn(Struct, frozen=True):
     """One node: what was seen of it, and what its paths can carry."""
 
     view: TopologyView
     found: Prediction
 
 
-@dataclass(frozen=True, slots=True)
-class _Figure:
+class _Figure(Struct, frozen=True):
     drawing: Markup
     caption: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(Struct, frozen=True):
     gpu: str
     hca: str
     distance: str
@@ -225,8 +220,7 @@ class _Row:
     trouble: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Node:
+class _Node(Struct, frozen=True):
     id: str
     host: str
     summary: str

@@ -7,7 +7,8 @@ is nearer than; what it can carry stands beside the GPU.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from toolkit.features.predict.plan.totals import Prediction
 from toolkit.features.topology.show.view import NOT_READ, GpuWay, Root, TopologyView, TreePlace
@@ -25,8 +26,7 @@ _NEAR = frozenset({"C2C", "PIX", "PXB", "P2C"})
 _SMALL = 11.0
 
 
-@dataclass(slots=True)
-class _Drawing:
+class _Drawing(Struct):
     deepest: int
     blocking: frozenset[str]  # addresses of bridges that redirect on the path of a pair
     boxes: list[Box] = field(default_factory=list)

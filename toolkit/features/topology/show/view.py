@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
+
+from msgspec import Struct
 
 from toolkit.errors import NoEvidence, Unparsable, read_or
 from toolkit.evidence import Evidence
@@ -23,8 +24,7 @@ NOT_READ = "not read"
 _GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}  # GT/s
 
 
-@dataclass(frozen=True, slots=True)
-class TreePlace:
+class TreePlace(Struct, frozen=True):
     """One function of the tree."""
 
     address: str
@@ -42,8 +42,7 @@ class TreePlace:
     register: str = ""  # "ACSCap 0x005f, ACSCtl 0x001d"; "" where there is none, or not read
 
 
-@dataclass(frozen=True, slots=True)
-class Root:
+class Root(Struct, frozen=True):
     """One root complex, or rather the part of it that leads to GPUs and HCAs."""
 
     name: str  # "pci0000:15"
@@ -52,8 +51,7 @@ class Root:
     several: bool = False  # its functions tell different NUMA nodes
 
 
-@dataclass(frozen=True, slots=True)
-class GpuWay:
+class GpuWay(Struct, frozen=True):
     """One GPU with one HCA."""
 
     gpu: str
@@ -67,8 +65,7 @@ class GpuWay:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class TopologyView:
+class TopologyView(Struct, frozen=True):
     host: str
     source: str  # "PCI tree", "lspci", "nvidia-smi topo -m"
     gpus: tuple[str, ...]
