@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.evidence.build import KERNEL, NEXT_KERNEL, node
+from tests.evidence.frames import failed
 from tests.unit.delivering import BUILT, build, two_kernels
 from toolkit.built.delivery_cache import Shelf, at_hand, kept, to_entry
 from toolkit.built.io.store import Store
@@ -35,6 +36,11 @@ def test_builds_for_the_running_kernel_and_the_next_are_at_hand(store: Store) ->
     assert kernels(Shelf(store).for_node(Node(node({})))) == {KERNEL}
     assert kernels(Shelf(store).for_node(Node(node(two_kernels())))) == {KERNEL, NEXT_KERNEL}
     assert all(e.inputs.arch == "x86_64" for e in Shelf(store).for_node(Node(node({}))))
+
+
+def test_where_the_next_boot_is_not_known_there_is_the_running_kernel_alone(store: Store) -> None:
+    dark = {**two_kernels(), "boot-entries": failed(1)}
+    assert kernels(Shelf(store).for_node(Node(node(dark)))) == {KERNEL}
 
 
 def test_a_damaged_build_is_not_at_hand(store: Store) -> None:
@@ -79,3 +85,15 @@ def test_modules_are_signed_once_for_each_digest_that_kernels_ask_for(store: Sto
         found = shelf.for_node(Node(node({"kernel-config": config + line})))
         assert [each.files[0].data for each in found] == [build().files[0].data + b"!"]
     assert stamp.digests == ["sha512", "sha256"]
+
+
+def test_each_kernel_is_asked_for_its_own_digest(store: Store) -> None:
+    stamp = Stamp()
+    config = f'CONFIG_MODULE_SIG_HASH="sha384"\n@{NEXT_KERNEL}\nCONFIG_MODULE_SIG_HASH="sha512"\n'
+    here = {**two_kernels(), "kernel-configs": f"@{KERNEL}\n{config}"}
+    Shelf(store, cast("Signing", stamp)).for_node(Node(node(here)))
+    assert (len(stamp.digests), stamp.digests[1]) == (2, "sha512")
+    stamp.digests.clear()
+    here = {**here, "kernel-configs": failed(1)}
+    Shelf(store, cast("Signing", stamp)).for_node(Node(node(here)))
+    assert stamp.digests[1] == ""

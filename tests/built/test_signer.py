@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.built.opensslling import Program, lay_openssl
+from tests.built.test_certificate import DER, TEXT
 from toolkit.built.io import openssl
 from toolkit.built.io.openssl import PIN, Certificate, run_openssl
 from toolkit.built.io.signing_key import SigningKey
-from toolkit.built.signing import Signer, _refusal, open_signer
+from toolkit.built.signing import Signer, _refusal, open_signer, open_signing
 from toolkit.errors import UsageError
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -68,6 +69,24 @@ CERTIFICATE = Certificate("PEM text\n", "Site", "Site", "0a", "rsaEncryption 409
 SIGN = (
     "cms -sign -binary -noattr -nosmimecap -nocerts -md {digest} -signer {pem}{engine} -inkey {key}"
 )
+
+
+def test_what_a_site_named_has_signed_once_when_it_is_ready(program: Program) -> None:
+    key, certificate = program.folder / "k.pem", program.folder / "c.der"
+    key.touch(0o600)
+    certificate.write_bytes(DER)
+    program.say("x509", TEXT)
+    program.say("-sign", "signature")
+    found = open_signing(str(key), str(certificate), "passphrase", now=NOW)
+    assert found is not None
+    assert repr(found.signer) == f"Signer({key}, Site CA, serial 0a1b2c)"
+    assert [line.partition(" -b")[0] for line in program.log[1:]] == ["cms -sign", "cms -verify"]
+    assert " -md sha256 " in program.log[1]
+    assert program.told("input.-sign") == "gdr-toolkit\n"
+    assert program.told("secret") == "passphrase\n"
+    program.say("-sign", status=1, err="odd")
+    with pytest.raises(UsageError, match="cannot sign; OpenSSL said: odd"):
+        open_signing(str(key), str(certificate), None, now=NOW)
 
 
 def test_a_key_file_signs_and_its_signature_is_verified(program: Program) -> None:

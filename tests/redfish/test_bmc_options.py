@@ -165,6 +165,7 @@ def test_a_password_of_a_descriptor(secret: Path) -> None:
     ("more", "words"),
     [
         ({"bmc_insecure": True, "bmc_pin": PIN}, "beside what BMCs are known by"),
+        ({"bmc_insecure": True, "bmc_ca": "/dev/null"}, "holds no CA certificate"),
         ({"bmc_pin": "zz"}, "is no SHA-256 fingerprint"),
         ({"bmc_ca": "/nonexistent"}, "cannot be read"),
         ({"bmc_timeout": "0"}, "at least 1 second"),
@@ -179,6 +180,29 @@ def test_what_makes_no_sense_is_refused(
     said = {"bmc_user": "ops", "bmc_password_file": str(secret), **more}
     with pytest.raises(UsageError, match=words):
         bmc_access(Said(said))
+
+
+def test_all_that_was_said_is_heeded(
+    secret: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolkit.cli.bmc.check_ca", str)  # whatever it holds
+    (tmp_path / "map").write_text("gpu1 bmc1\n")
+    said: dict[str, str | int | bool]
+    said = {"bmc_user": "ops", "bmc_password_file": str(secret), "bmc_ca": "/ca"}
+    login, pins = Login("ops", "hunter2"), (PIN, "cd" * 32)
+    assert bmc_access(Said(said)) == BmcAccess(login, BmcTrust(ca="/ca"), {}, 120)
+    more = {"bmc_pin": f"{PIN},,{pins[1]}", "bmc_timeout": "1", "bmc_map": str(tmp_path / "map")}
+    places = {"gpu1": BmcPlace("bmc1")}
+    assert bmc_access(Said({**said, **more})) == BmcAccess(
+        login, BmcTrust(pins, ca="/ca"), places, 1
+    )
+    with pytest.raises(UsageError, match="beside what BMCs are known by"):
+        bmc_access(Said({**said, "bmc_insecure": True}))
+
+
+@pytest.mark.parametrize("name", ["bmc_timeout", "bmc_pass_fd"])
+def test_what_has_a_usual_value_says_nothing_of_bmcs(name: str) -> None:
+    assert bmc_access(Said({name: "-1"})) is None
 
 
 def test_who_asks_no_bmc_does_not_pay_for_redfish() -> None:

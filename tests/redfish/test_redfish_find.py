@@ -101,6 +101,13 @@ def test_what_is_refused_is_not_taken_for_absent(status: int) -> None:
         find("bmc", Served({"/b": {"Bios": BIOS}, "/r/Systems/1/Bios": status}), ["/b"])
 
 
+@pytest.mark.parametrize("status", [400, 404, 405, 410, 501])
+def test_what_a_bmc_does_not_have_it_says_by_one_of_these(status: int) -> None:
+    tree = {"/a": {"Bios": BIOS}, "/r/Systems/1/Bios": status, "/b": {"Bios": "/bios"}, "/bios": {}}
+    found = find("bmc", Served({**tree, "/bios/Settings": {}}), ["/a", "/b"])
+    assert (found.system.path, found.pending and found.pending.path) == ("/b", "/bios/Settings")
+
+
 @pytest.mark.parametrize(
     ("named", "listed", "first"),
     [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -89,3 +91,31 @@ def test_nothing_is_left_lying_beside(tmp_path: Path) -> None:
     cache.put(KEY, TEXT)
     cache.put(KEY, TEXT)
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_equal_machines_wait_for_one_fetch_unless_one_of_them_had_none() -> None:
+    cache, other = RegistryCache(), RegistryKey("Dell Inc.", "R760", "1.8.2", KEY.name)
+    assert cache.turn(KEY) is cache.turn(replace(KEY))
+    assert cache.turn(KEY) is not cache.turn(other)
+    assert (cache.worth(KEY), cache.worth(RegistryKey("Dell Inc.", "R750", "", ""))) == (
+        True,
+        False,
+    )
+    cache.in_vain(KEY)
+    assert (cache.worth(KEY), cache.worth(other)) == (False, True)
+
+
+def test_a_file_holds_its_digest_then_the_registry_as_served_for_its_owner_alone(
+    tmp_path: Path,
+) -> None:
+    text = TEXT.replace("[]", '"\udcff"')
+    RegistryCache(tmp_path / "kept").put(KEY, text)
+    (file,) = (tmp_path / "kept").iterdir()
+    head, data = file.read_bytes().split(b"\n", 1)
+    assert file.name == f"{KEY.digest}.json"
+    assert (head, data) == (
+        b"sha256 " + sha256(data).hexdigest().encode(),
+        text.encode("utf-8", "surrogateescape"),
+    )
+    assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    assert RegistryCache(tmp_path / "kept").get(KEY) == text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
 
 import jsonschema
 
@@ -14,9 +15,10 @@ from tests.unit.planning import LITTLE_MEMLOCK, NOT_LOADED, TRANSLATED, frames, 
 from toolkit.checks.all import ALL, named
 from toolkit.checks.judged import causes, judge_node
 from toolkit.errors import ExitCode, Outcome
+from toolkit.hosts.host import Host
 from toolkit.plan.plan import Plan
 from toolkit.report.document import Told, document, dumps
-from toolkit.report.listings import explain, home, listing
+from toolkit.report.listings import Row, checks_document, explain, home, hosts_document, listing
 from toolkit.report.plan_text import plan_lines
 from toolkit.report.table import Painter
 from toolkit.want import Want
@@ -43,6 +45,14 @@ def test_a_plan_says_what_why_and_what_follows() -> None:
     assert "place     /etc/default/grub.d/zz-gdr-toolkit.cfg" in text
     assert "why       iommu.passthrough: translated: DMA-FQ" in text
     assert "then      update bootloader, reboot" in text
+
+
+def test_a_plan_says_what_is_tried_by_one_boot() -> None:
+    text = told(("gpu1", IOMMU_PLAN))
+    assert IOMMU_PLAN.trial is not None
+    said = " ".join(text.split())
+    assert f"tried {IOMMU_PLAN.trial.told}: by one boot, and kept if no check is worse" in said
+    assert "tried" not in told(("gpu1", PEERMEM_PLAN))
 
 
 def test_files_stand_in_the_order_of_the_causes_and_are_placed_in_the_plan_s_own() -> None:
@@ -102,6 +112,63 @@ def test_an_explanation_says_why_it_matters() -> None:
     text = explain(named("peermem.stub"), PLAIN)
     assert 'modprobe then says "Invalid argument"' in text
     assert "impact    broken when it fails" in text
+
+
+def test_an_explanation_names_what_it_tells() -> None:
+    check = named("peermem.stub")
+    told = dict(line.split(None, 1) for line in explain(check, PLAIN).split("\n\n")[-1].split("\n"))
+    assert told == {
+        "impact": "broken when it fails",
+        "holds": "now",
+        "path": "peermem",
+        "fix": check.fix,
+        "source": check.source,
+        "code": "toolkit/checks/modules/peermem.py",
+    }
+
+
+def test_a_check_tells_machines_the_same() -> None:
+    check = named("peermem.stub")
+    [told] = cast("list[object]", checks_document([check])["checks"])
+    assert told == {
+        "id": "peermem.stub",
+        "title": check.title,
+        "why": check.why,
+        "impact": "broken",
+        "tense": "now",
+        "paths": ["peermem"],
+        "roles": sorted(role.value for role in check.roles),
+        "needs_gpu": check.needs_gpu,
+        "source": check.source,
+        "fix": check.fix,
+        "code": "toolkit/checks/modules/peermem.py",
+    }
+
+
+def test_a_host_tells_machines_what_ssh_is_left_to_decide() -> None:
+    whole = Host("a", "10.0.0.1", "root", 2222, "jump", "bmc1", ("g",), "/key", "not created")
+    rows = (Row("port", "2222", "hosts.ini:7"),)
+    made = hosts_document([(Host("b"), ()), (whole, rows)], {"a": "ssh-ed25519"})
+    bare, said = cast("list[object]", made["hosts"])
+    assert bare == {
+        **dict.fromkeys(("user", "port", "jump", "key_file", "bmc", "away")),
+        "name": "b",
+        "address": "b",
+        "groups": [],
+    }
+    assert said == {
+        "name": "a",
+        "address": "10.0.0.1",
+        "user": "root",
+        "port": 2222,
+        "groups": ["g"],
+        "jump": "jump",
+        "key_file": "/key",
+        "bmc": "bmc1",
+        "away": "not created",
+        "key": "ssh-ed25519",
+        "explained": [{"what": "port", "value": "2222", "source": "hosts.ini:7"}],
+    }
 
 
 def test_the_list_has_every_check() -> None:

@@ -295,6 +295,10 @@ def test_one_nodes_verdict_names_no_others() -> None:
     )
     assert "others" not in text
     assert "so on" not in text
+    many = tuple(f"detail {number}" for number in range(30))
+    text = verdict_text("gpu01", verdict("pcie.link", failed("2", expected="0", details=many)))
+    assert all(f"{each}\n" in f"{text}\n" for each in many)
+    assert "--verbose" not in text
 
 
 def test_a_node_without_gpudirect_by_design_is_not_called_ready() -> None:

@@ -179,6 +179,15 @@ def error(*infos: dict[str, object], **more: object) -> dict[str, object]:
             ("GeneralError",),
         ),
         (400, error({"MessageId": "A.1.0.B", "Message": "x" * 400}), "400 " + "x" * 300, ("B",)),
+        (400, error({"Message": "a"}, {}, {"Message": "b"}), "400 a; b", ()),
+        (400, error({"MessageId": "A.1.0.B"}), "400 B", ("B",)),
+        (
+            400,
+            error({"Message": "%1 is no %2; %3", "MessageArgs": ["x", 7]}),
+            "400 x is no 7; %3",
+            (),
+        ),
+        (400, {"@Message.ExtendedInfo": {"Message": "one alone"}}, "400 one alone", ()),
     ],
 )
 def test_a_bmc_refuses_in_its_own_words(

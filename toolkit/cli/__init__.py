@@ -66,7 +66,7 @@ class Gdr(Program):
         taken = TAKEN.get(name.rpartition(".")[2], ())
         named += "".join(f" [{each.bare}]" for each in taken if each.bare)
         text = inspect.getdoc(self.collection[name]) or ""
-        told = re.sub(r"^( *)invoke ", rf"\1{own} ", text, flags=re.MULTILINE)
+        told = re.sub(r"(^ *|[|:] )invoke ", rf"\1{own} ", text, flags=re.MULTILINE)
         told = re.sub(r"^(?=.)", "  ", told, flags=re.MULTILINE)
         print(f"Usage: {own} {name}{named} [OPTIONS]\n\n{told}\n\nOptions:")
         self.print_columns(context.help_tuples())
@@ -164,6 +164,4 @@ def _renamed(argv: Sequence[str]) -> str:
 
 def main() -> None:
     """The console script ``gdr``."""
-    Gdr(
-        name="gdr", binary="gdr", version=__version__, namespace=namespace, config_class=Settings
-    ).run()
+    Gdr(name="gdr", binary="gdr", namespace=namespace, config_class=Settings).run()

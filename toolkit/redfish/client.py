@@ -38,10 +38,9 @@ class JobState(StrEnum):
     GONE = "gone"  # the BMC does not know the job any more: look at the active values
 
 
-# Redfish's task states and Dell's job states, in lower case.
+# Redfish's task states and Dell's job states, in lower case; with any other word a job runs.
 _STATES = {
     JobState.WAITING: "new pending scheduled starting readyforexecution downloaded waiting",
-    JobState.RUNNING: "running stopping cancelling service rebootpending",
     JobState.DONE: "completed",
     JobState.FAILED: "exception killed cancelled interrupted failed completedwitherrors suspended "
     "rebootfailed",

@@ -84,7 +84,7 @@ def measured(text: str, size: float = SIZE) -> float:
 def _unusual(char: str) -> float:
     if unicodedata.combining(char):
         return 0.0
-    return _WIDE if unicodedata.east_asian_width(char) in "WF" or ord(char) > 0x2FF else _USUAL
+    return _WIDE if ord(char) > 0x2FF else _USUAL
 
 
 def fitted(text: str, width: float, size: float = SIZE) -> str:
