@@ -16,28 +16,24 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.fixture
-def ask(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+def ask(monkeypatch: pytest.MonkeyPatch, answer: str) -> str:
+    """What somebody at a terminal is asked, who answers so."""
     told = Terminal()
+    monkeypatch.setattr("sys.stdin", Terminal(answer))
     monkeypatch.setattr("sys.stderr", told)
-    return told
+    consent("change 2 nodes?", Said({}))
+    return told.getvalue()
 
 
 @pytest.mark.parametrize("answer", ["y\n", "Yes\n", " YES \n", "y"])
-def test_a_yes_in_any_letters_is_one(
-    ask: Terminal, monkeypatch: pytest.MonkeyPatch, answer: str
-) -> None:
-    monkeypatch.setattr("sys.stdin", Terminal(answer))
-    consent("change 2 nodes?", Said({}))
-    assert ask.getvalue() == "change 2 nodes? [y/N] "
+def test_a_yes_in_any_letters_is_one(monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
+    assert ask(monkeypatch, answer) == "change 2 nodes? [y/N] "
 
 
 @pytest.mark.parametrize("answer", ["", "\n", "n\n", "yy\n", "yes please\n"])
-@pytest.mark.usefixtures("ask")
 def test_all_else_is_a_no(monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
-    monkeypatch.setattr("sys.stdin", Terminal(answer))
     with pytest.raises(UsageError, match="not confirmed; nothing was changed"):
-        consent("change 2 nodes?", Said({}))
+        ask(monkeypatch, answer)
 
 
 @pytest.mark.parametrize("name", ["sys.stdin", "sys.stderr"])
