@@ -13,7 +13,7 @@ import pytest
 
 from tests import invoked
 from tests.kube.containers import LIBS
-from tests.kube.image_files import saved
+from tests.kube.image_files import layer, saved
 from toolkit.errors import ExitCode, UsageError
 from toolkit.evidence import Evidence
 from toolkit.verbs.inside_archives import _unpacked
@@ -99,6 +99,15 @@ def test_layers_that_need_zstd_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match=r"image\.tar: its layers need zstd") as refused:
         list(_unpacked(blobs, io.BytesIO(b"\x28\xb5\x2f\xfd")))
     assert refused.value.hint == "install zstd here"
+
+
+def test_a_layer_goes_whole_through_zstd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "zstd").write_text('#!/bin/sh\n[ "$*" = -dc ] && exec cat\n')
+    (tmp_path / "zstd").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    blobs: Any = "image.tar"
+    found = list(_unpacked(blobs, io.BytesIO(layer({"etc/a": b"x"}, "w"))))
+    assert [member.path for member, _ in found] == ["etc/a"]
 
 
 def test_of_a_container_no_saved_evidence_can_be_asked(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -107,3 +108,16 @@ def test_the_verb_writes_it_beside_what_it_says(tmp_path: Path) -> None:
     assert "What is shown of paths is what if rate=200." in text
     assert "wire (200G InfiniBand)" in text
     assert "demo-healthy" in run.stdout
+
+
+def test_without_a_what_if_the_totals_are_of_the_node_as_it_stands() -> None:
+    whole = written(forecast("a"))
+    assert "as it stands" in whole
+    assert "what if" not in whole
+
+
+def test_every_bar_has_a_rule_of_the_style() -> None:
+    style = (Path(__file__).parents[3] / "toolkit/report/pages/picture.css").read_text()
+    looks = set(re.findall(r'class="(bar-\w+)', written(forecast("a"))))
+    assert looks == {"bar-gpu", "bar-wire", "bar-copy", "bar-pieces"}
+    assert looks <= set(re.findall(r"\.(bar-\w+)", style))
