@@ -36,8 +36,8 @@ class _Segment(NamedTuple):
 def repacked(image: bytes, entry: bytes, pack: Callable[[bytes], bytes]) -> bytes:
     """The image of a kernel in another packing; as it is where it is not packed by xz.
 
-    :param entry: the code that is entered; its last four bytes take how far behind the beginning
-        of what is packed it lies.
+    :param entry: the code that is entered; its last eight bytes take the size of the kernel, and
+        how far behind the beginning of what is packed it lies.
     :param pack: as ``lz4 -l`` does.
     """
     setup = (image[_SECTORS] + 1) * 512
@@ -56,7 +56,7 @@ def repacked(image: bytes, entry: bytes, pack: Callable[[bytes], bytes]) -> byte
     del memory[_cleared(kernel) - first :]
     packed = pack(bytes(memory)).removeprefix(_LEGACY) + bytes(4)
     packed += bytes(-len(packed) % _PAGE)
-    body = packed + entry[:-4] + struct.pack("<I", len(packed))
+    body = packed + entry[:-8] + struct.pack("<II", len(memory), len(packed))
     body += bytes(-len(body) % 16)
     head = bytearray(image[:setup])
     whole = max(each.start - first + each.size for each in segments)

@@ -10,7 +10,7 @@ import pytest
 from dev.lab.unpacked import repacked
 
 MAP = 0xFFFF_FFFF_8000_0000
-ENTRY = b"code" + bytes(4)
+ENTRY = b"code" + bytes(8)
 TEXT, DATA = b"text" * 2000, b"data" * 300
 START, BSS = 0x100_0000, 0x100_4000
 
@@ -56,7 +56,8 @@ def test_memory_is_as_the_kernel_would_have_unpacked_it() -> None:
     assert body[memory - 4096 :].startswith(DATA)
     assert body[memory : memory + 4] == bytes(4)  # no block follows
     at = memory + 4096
-    assert body[at : at + 8] == b"code" + struct.pack("<I", at)  # who is entered knows how far
+    # Who is entered knows how large, and how far.
+    assert body[at : at + 12] == b"code" + struct.pack("<II", memory, at)
     assert struct.unpack_from("<I", made, 0x214) == (0x10_0000 + at,)
     assert struct.unpack_from("<I", made, 0x1F4) == (len(body) // 16,)
     # What is packed, and behind it the kernel from where pages of 2 MiB begin.
