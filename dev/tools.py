@@ -74,6 +74,7 @@ SOFTHSM = Tool("softhsm2-util", "softhsm2")
 # By which OpenSSL opens keys on tokens.
 PKCS11 = Tool("pkcs11 engine", "libengine-pkcs11-openssl", "usr/lib/*/engines-3/pkcs11.so")
 PACKERS = (Tool("xz", "xz-utils"), Tool("zstd", "zstd"), Tool("gzip", "gzip"))
+LZ4 = Tool("lz4", "lz4")
 ROOT = Tool("root's right to mount", "", mounts=True)
 SUPERUSER = Tool("root", "", root=True)  # who may read, own and signal anything
 MMDEBSTRAP = Tool("mmdebstrap", "mmdebstrap")
@@ -146,7 +147,7 @@ MARKS = {
     "slurm": SLURM,
     "machine": (
         *(ROOT, MMDEBSTRAP, QEMU, QEMU_IMG, MKE2FS, SFDISK, GRUB, GRUB_PC, SSH),
-        *(GCC, MODINFO, *PACKERS),
+        *(GCC, MODINFO, *PACKERS, LZ4),
     ),
 }
 MARKS["kube"] = (ROOT, NSENTER, Tool("setpriv", "util-linux"), DASH, BUSYBOX, BASH, KUBECTL)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dev.lab import pcitree
 from dev.lab.keys import Keys, keys
-from dev.lab.unpacked import unpacked
+from dev.lab.unpacked import repacked
 from tests.builds.grounds import OMITTED, Recipe, bootstrap, kept, kernels, tree
 from tests.builds.mirrors import NotToBeHad
 from tests.builds.sandbox import Sandbox
@@ -141,12 +141,17 @@ def _configure(box: Sandbox, release: str, login: Keys) -> None:
     _extra_modules(box, release)
     box.run("update-initramfs", "-c", "-k", release)
     kernel = box.path(f"boot/vmlinuz-{release}")
-    box.write(f"boot/vmlinuz-{release}", unpacked(kernel.read_bytes(), _entry()))
+    box.write(f"boot/vmlinuz-{release}", repacked(kernel.read_bytes(), _entry(), _lz4))
     _boot_loader(box)
 
 
+def _lz4(data: bytes) -> bytes:
+    words = ("lz4", "-9", "-l", "-c")
+    return subprocess.run(words, input=data, capture_output=True, check=True).stdout
+
+
 def _entry() -> bytes:
-    """What an unpacked kernel is entered by."""
+    """What a kernel of ours is entered by."""
     with Sandbox.of("bookworm") as builder:
         builder.write("entry.S", (HERE / "inside/entry.S").read_bytes())
         builder.run("gcc", "-c", "-o", "/entry.o", "/entry.S")

@@ -1,4 +1,4 @@
-"""An unpacked kernel: the same memory, entered elsewhere."""
+"""A kernel in another packing: the same memory, entered elsewhere."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import struct
 
 import pytest
 
-from dev.lab.unpacked import unpacked
+from dev.lab.unpacked import repacked
 
 MAP = 0xFFFF_FFFF_8000_0000
-ENTRY = b"code" + bytes(4)
+ENTRY = b"code" + bytes(8)
 TEXT, DATA = b"text" * 2000, b"data" * 300
 START, BSS = 0x100_0000, 0x100_4000
 
@@ -40,23 +40,35 @@ def image(packed: bytes) -> bytes:
     return bytes(setup) + bytes(100) + packed + b"rest"
 
 
+LEGACY = struct.pack("<I", 0x184C2102)
+
+
+def pack(data: bytes) -> bytes:
+    """As it is, after what LZ4 begins with."""
+    return LEGACY + data
+
+
 def test_memory_is_as_the_kernel_would_have_unpacked_it() -> None:
-    made = unpacked(image(lzma.compress(kernel())), ENTRY)
+    made = repacked(image(lzma.compress(kernel())), ENTRY, pack)
     body = made[1024:]
-    at = BSS - START
+    memory = BSS - START
     assert body[: len(TEXT)] == TEXT
-    assert body[at - 4096 :].startswith(DATA)
-    assert body[at : at + 8] == b"code" + struct.pack("<I", at)  # who is entered knows how far
+    assert body[memory - 4096 :].startswith(DATA)
+    assert body[memory : memory + 4] == bytes(4)  # no block follows
+    at = memory + 4096
+    # Who is entered knows how large, and how far.
+    assert body[at : at + 12] == b"code" + struct.pack("<II", memory, at)
     assert struct.unpack_from("<I", made, 0x214) == (0x10_0000 + at,)
     assert struct.unpack_from("<I", made, 0x1F4) == (len(body) // 16,)
-    assert struct.unpack_from("<I", made, 0x260)[0] >= at + 65536
+    # What is packed, and behind it the kernel from where pages of 2 MiB begin.
+    assert struct.unpack_from("<I", made, 0x260)[0] >= len(body) + (2 << 20) + memory + 65536
 
 
 def test_another_packing_stays() -> None:
     other = image(b"\x28\xb5\x2f\xfd and so on")
-    assert unpacked(other, ENTRY) == other
+    assert repacked(other, ENTRY, pack) == other
 
 
 def test_data_where_the_kernel_clears_is_refused_not_lost() -> None:
     with pytest.raises(ValueError, match="has data where it clears"):
-        unpacked(image(lzma.compress(kernel(DATA + b"x" * 4096))), ENTRY)
+        repacked(image(lzma.compress(kernel(DATA + b"x" * 4096))), ENTRY, pack)

@@ -1,5 +1,5 @@
 /* In place of a kernel's own decompressor: from the 32-bit entry of the Linux/x86 boot protocol
- * to startup_64 of a kernel that lies below us as it is to run. ESI: boot_params.
+ * to startup_64 of a kernel that lies below us, packed by LZ4. ESI: boot_params.
  */
 	.code32
 	.globl	_start
@@ -63,27 +63,98 @@ _start:
 	lret
 
 	.code64
-long:	/* It runs where it lies if that is a multiple of 2 MiB, as with GRUB; QEMU's own loader
-	 * puts it at 1 MiB: then it goes behind our tables.
+long:	/* The kernel is laid where its pages of 2 MiB begin, behind our tables. What is packed is
+	 * of 32-bit counts and blocks of LZ4, to a count of zero: see lz4_Block_format.md.
 	 */
-	movl	%esi, %esi
-	movl	%ebp, %eax
-	subl	below(%rip), %eax
-	testl	$0x1fffff, %eax
-	jz	5f
-	movl	%eax, %edx
-	leal	(6 * 4096 + 0x1fffff)(%ebx), %edi
+	movl	%esi, %r15d
+	movl	%ebp, %esi
+	subl	below(%rip), %esi
+	leal	(8 * 4096)(%ebx), %esp	/* not among code: each call would have it translated anew */
+	leal	0x1fffff(%esp), %edi
 	andl	$0xffe00000, %edi
-	movl	%edi, %eax
-	movl	below(%rip), %ecx
-	shrl	$3, %ecx
-4:	movq	(%rdx), %r8
-	movq	%r8, (%rdi)
-	addl	$8, %edx
-	addl	$8, %edi
-	decl	%ecx
-	jnz	4b
-5:	jmp	*%rax
+	movl	%edi, %r14d
+	/* QEMU's firmware device fills by DMA: what was translated before a reboot is forgotten by
+	 * the page, and not by each word that is written there. Nobody answers elsewhere. Source:
+	 * docs/specs/fw_cfg of QEMU; an item that is not there reads as zeros.
+	 */
+	leal	(6 * 4096)(%ebx), %eax
+	movl	$0x0a00ffff, (%rax)	/* big endian: item FFFFh; select, read */
+	movl	size(%rip), %ecx
+	bswap	%ecx
+	movl	%ecx, 4(%rax)
+	movl	$0, 8(%rax)
+	movl	%edi, %ecx
+	bswap	%ecx
+	movl	%ecx, 12(%rax)
+	bswap	%eax
+	movl	%eax, %ecx
+	xorl	%eax, %eax
+	movw	$0x514, %dx
+	outl	%eax, %dx
+	movl	%ecx, %eax
+	movw	$0x518, %dx
+	outl	%eax, %dx
+block:	movl	(%rsi), %r8d
+	addq	$4, %rsi
+	testl	%r8d, %r8d
+	jz	begin
+	addq	%rsi, %r8
+sequence:
+	movzbl	(%rsi), %eax
+	incq	%rsi
+	movl	%eax, %ecx
+	shrl	$4, %ecx
+	call	more
+	movq	%rsi, %rbx
+	addq	%rcx, %rsi
+	call	copy
+	cmpq	%r8, %rsi
+	jae	block
+	movzwl	(%rsi), %r10d
+	addq	$2, %rsi
+	movq	%rdi, %rbx
+	subq	%r10, %rbx
+	movl	%eax, %ecx
+	andl	$15, %ecx
+	call	more
+	addq	$4, %rcx
+	cmpl	$8, %r10d
+	jae	7f
+	/* What repeats sooner than a word is long: byte by byte. */
+6:	movb	(%rbx), %dl
+	movb	%dl, (%rdi)
+	incq	%rbx
+	incq	%rdi
+	decq	%rcx
+	jnz	6b
+	jmp	sequence
+7:	call	copy
+	jmp	sequence
+
+	/* RCX: a length of which 15 says that more of it follows. */
+more:	cmpl	$15, %ecx
+	jne	9f
+8:	movzbl	(%rsi), %edx
+	incq	%rsi
+	addq	%rdx, %rcx
+	cmpl	$255, %edx
+	je	8b
+9:	ret
+
+	/* RCX bytes from RBX to RDI, in words: up to seven more than asked are written. */
+copy:	addq	%rdi, %rcx
+10:	cmpq	%rcx, %rdi
+	jae	11f
+	movq	(%rbx), %r9
+	movq	%r9, (%rdi)
+	addq	$8, %rbx
+	addq	$8, %rdi
+	jmp	10b
+11:	movq	%rcx, %rdi
+	ret
+
+begin:	movq	%r15, %rsi
+	jmp	*%r14
 
 	.balign	8
 gdt:	.quad	0, 0
@@ -93,5 +164,6 @@ gdtr:	.word	. - gdt - 1
 	.long	0
 	.skip	16
 stack:
-below:	.long	0			/* the last four bytes: how far below us the kernel begins */
+size:	.long	0			/* bytes of the kernel, unpacked */
+below:	.long	0			/* the last four bytes: how far below us what is packed begins */
 end:
