@@ -18,6 +18,7 @@ from toolkit.checks.judged import Judged
 from toolkit.errors import ExitCode, Outcome, TransportError
 from toolkit.report.document import Told, document, document_parts, dumps, picked
 from toolkit.report.junit import junit
+from toolkit.want import SigningPaths
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((ROOT / "docs/report.schema.json").read_text())
@@ -48,8 +49,8 @@ def test_attributes_are_picked_by_name_and_told_as_json_has_them() -> None:
         "reason": "is sshd up?",
         "exit_code": 4,
     }
-    whole = picked(Outcome("gpu1", (Outcome("gpu2"),)), "value")
-    assert whole == {"value": [{"host": "gpu2", "value": None, "error": None}]}
+    whole = picked(Outcome("gpu1", (SigningPaths("/k", "/c"),)), "value")
+    assert whole == {"value": [{"key": "/k", "certificate": "/c"}]}
 
 
 def test_the_document_keeps_its_schema() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 import pytest
+from msgspec import Struct
 from msgspec.structs import replace
 
 from toolkit.cli.options import Said
@@ -108,8 +108,7 @@ def test_a_run_of_another_verb_is_not_gone_on_with(
 def test_what_is_left_of_a_run_has_not_ended_well(
     past: dict[str, Sequence[Phase]], left: str
 ) -> None:
-    @dataclass(frozen=True)
-    class Hosts:
+    class Hosts(Struct, frozen=True):
         hosts: tuple[Host, ...] = (Host("a"), Host("b"))
 
     known = {h: Past(tuple(Step(h, each) for each in phases)) for h, phases in past.items()}

@@ -149,8 +149,8 @@ def test_a_folder_of_ones_own_has_the_verbs_for_plain_invoke(installed: Path) ->
 
 # What a verb imports that reads nodes by SSH; compiled modules among it.
 NEEDED = (
-    "bcrypt cffi clustershell cryptography invoke jinja2 markdown-it-py markupsafe mdurl paramiko"
-    " pyelftools pygments pynacl pyyaml rich"
+    "bcrypt cffi clustershell cryptography invoke jinja2 markdown-it-py markupsafe mdurl msgspec"
+    " paramiko pyelftools pygments pynacl pyyaml rich"
 )
 
 

@@ -101,7 +101,7 @@ def test_every_look_has_a_rule_of_the_style(make: Callable[[Evidence], Picture],
     picture = make(NODES[kind])
     style = (ROOT / "toolkit/report/pages/picture.css").read_text()
     looks = {look for box in picture.boxes for look in (box.look, *(each for _, each in box.lines))}
-    looks |= {each.look for each in (*picture.lines, *picture.words)}
+    looks |= {each.look for each in picture.lines} | {each.look for each in picture.words}
     used = {word for look in looks for word in look.split()}
     plain = {"link", "wire"}  # as all lines and boxes look
     assert used - plain <= set(re.findall(r"\.([a-z][\w-]*)", style))

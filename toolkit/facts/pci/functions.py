@@ -7,10 +7,9 @@ include/uapi/linux/pci_regs.h.
 from __future__ import annotations
 
 import re
-from functools import cached_property
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from toolkit.compat.reader import maker
 from toolkit.errors import NeedsRoot, NoEvidence, Unparsable
@@ -130,18 +129,18 @@ class PciFunction(Struct, frozen=True):
 _AS_ROOT = "sudo lspci -vvv -nn prints them: without root, or -vv, it has no DevCtl, LnkSta, ACSCtl"
 
 
-class PciTree(Struct, frozen=True, dict=True):
+class PciTree(Struct, frozen=True):
     functions: dict[str, PciFunction]  # by address, in bus order
     whole: bool = True  # False: an excerpt of lspci, which proves no absence
+    # Chosen from the functions once, for almost every check asks for them; nobody says them.
+    gpus: tuple[PciFunction, ...] = ()
+    # Network functions that may be HCAs, whether or not a driver holds them.
+    adapters: tuple[PciFunction, ...] = ()
 
-    @cached_property  # almost every check asks for them
-    def gpus(self) -> tuple[PciFunction, ...]:
-        return tuple(each for each in self.functions.values() if each.is_gpu)
-
-    @cached_property
-    def adapters(self) -> tuple[PciFunction, ...]:
-        """Network functions that may be HCAs, whether or not a driver holds them."""
-        return tuple(each for each in self.functions.values() if each.may_be_hca)
+    def __post_init__(self) -> None:
+        functions = self.functions.values()
+        force_setattr(self, "gpus", tuple(each for each in functions if each.is_gpu))
+        force_setattr(self, "adapters", tuple(each for each in functions if each.may_be_hca))
 
     def bridges_above(self, function: PciFunction) -> tuple[PciFunction, ...]:
         """Root port first."""

@@ -181,10 +181,9 @@ class Session(Struct, frozen=True):
     ) -> Iterator[str]:
         from toolkit.report.document import checks_told, document_parts  # noqa: PLC0415 see above
 
-        only, skip = self.said.text("only"), self.said.text("skip")
-        own = wanted(self.said.text("profile"), self.said.text("site")).own if only or skip else ()
+        profile, only, skip = map(self.said.text, ("profile", "only", "skip"))
+        own = wanted(profile, self.said.text("site")).own if only or skip else ()
         more = {**checks_told(only, skip, own), **(more or {})}
-        profile = self.said.text("profile")
         return document_parts(self.verb, profile, outcomes, code, self.now, more=more)
 
     def reports(self, told: Sequence[Outcome[Told]], code: ExitCode) -> None:
@@ -385,10 +384,7 @@ def consent(
 
 
 def _try_out(said: Said) -> None:
-    """What --out names takes files, as far as can be known before any node is asked.
-
-    :raises UsageError: it does not.
-    """
+    """:raises UsageError: --out takes no files, as far as can be known before any node is asked."""
     out = Path(said.text("out"))
     if not said.text("out"):
         return
