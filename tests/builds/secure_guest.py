@@ -154,13 +154,13 @@ def _short_probe() -> str:
 
     What a command would have told counts as not answered, so that no check rests on its absence.
     """
-    text, _, last = probe_script().rstrip("\n").rpartition("\n")
+    text, *last = probe_script().rstrip("\n").rsplit("\n", 2)  # "probe", and its brace
     for name, otherwise in (("take", ":"), ("file", ":"), ("cmd", 'frame "$1" timeout "$2"')):
         assert text.count(f"\n{name}() {{") == 1
         text = text.replace(f"\n{name}() {{", f"\n{name}_all() {{")
         chosen = f'*" $1 "*) {name}_all "$@" ;; *) {otherwise} ;;'
         text += f"\n{name}() {{ case ' {_KEYS} ' in {chosen} esac; }}"
-    return f"{text}\n{last}\n"
+    return "\n".join([text, *last, ""])
 
 
 def _lay(box: Sandbox, ours: Signing, theirs: Signing) -> str:

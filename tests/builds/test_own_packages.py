@@ -18,10 +18,10 @@ pytestmark = pytest.mark.builds
 
 @pytest.fixture(scope="module")
 def tree() -> release.Tree:
-    """Of ours and of Invoke, what a start imports."""
+    """Of ours, of Invoke and of msgspec, what a start imports."""
     ours = (each for name in ("toolkit", "gdr_toolkit") for each in (ROOT / name).rglob("*"))
     files = {str(each.relative_to(ROOT)): each.read_bytes() for each in ours if each.is_file()}
-    theirs = metadata.files("invoke") or ()
+    theirs = [each for name in ("invoke", "msgspec") for each in metadata.files(name) or ()]
     files |= {str(each): Path(str(each.locate())).read_bytes() for each in theirs}
     return {name: data for name, data in files.items() if not {"..", ".pyc"} & _words(name)}
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from datetime import date
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from toolkit.checks.check import Status
 from toolkit.checks.consumers.chosen import taken
@@ -76,6 +77,17 @@ class Rehearsal(Struct, frozen=True):
     path: tuple[str, str]  # "peermem", "dmabuf", "none" or "not known": before and after
     unclear: tuple[str, ...] = ()  # what could not be told, and why
     judged: Judged | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Rehearsal and self._told == other._told
+
+    def __hash__(self) -> int:
+        return hash(self._told)
+
+    @property
+    def _told(self) -> tuple[object, ...]:
+        """All but the judgement, by which nodes of one future are unlike."""
+        return astuple(self)[:-1]
 
     @property
     def state(self) -> str:
