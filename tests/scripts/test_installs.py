@@ -60,6 +60,17 @@ def node_of(tree: Tree, manager: str, **instead: str) -> Tree:
     return tree
 
 
+def brought(tree: Tree, manager: str, package: str) -> None:
+    """A bundle has installed that package beside a."""
+    name = package.partition("=")[0]
+    texts = {
+        each: text.replace("ii b=1", f"ii {package}").replace("Remv b", f"Remv {name}")
+        for each, text in MANAGERS[manager].items()
+    }
+    node_of(tree, manager, **texts)
+    tree.run(sent(bundle_of({}, *INSTALL)))
+
+
 def said(tree: Tree) -> list[str]:
     return tree.read("said").split("\n")[:-1]
 
@@ -143,34 +154,47 @@ def test_an_install_that_was_cut_off_is_taken_back_by_what_is_there_then(
         ("apt", "linux-image-6.8.0-90-generic=6.8.0-90.91", "6.8.0-90-generic"),
         ("apt", "linux-image-unsigned-6.8.0-90-generic=6.8.0-90.91", "6.8.0-90-generic"),
         ("apt", "linux-modules-6.8.0-90-generic=6.8.0-90.91", "6.8.0-90-generic"),
+        ("apt", "linux-modules-extra-6.8.0-90-generic=6.8.0-90.91", "6.8.0-90-generic"),
+        ("apt", "linux-image-6.12.117+deb12-amd64-unsigned=6.12.117-1", "6.12.117+deb12-amd64"),
         ("dnf", "kernel-core=5.14.0-570.el9", "5.14.0-570.el9.x86_64"),
+        ("dnf", "kernel-modules-core=5.14.0-570.el9", "5.14.0-570.el9.x86_64"),
         ("dnf", "kernel-64k-core=5.14.0-570.el9", "5.14.0-570.el9.aarch64+64k"),
         ("dnf", "kernel-rt-core=5.14.0-570.el9", "5.14.0-570.el9.x86_64+rt"),
         ("dnf", "kernel-uek-core=5.15.0-306.el9uek", "5.15.0-306.el9uek.x86_64"),
         ("dnf", "kernel6.12=6.12.37-61.105.amzn2023", "6.12.37-61.105.amzn2023.x86_64"),
         ("zypper", "kernel-default=6.4.0-150600.23.47.2", "6.4.0-150600.23.47-default"),
         ("zypper", "kernel-azure=6.4.0-150600.8.5.1", "6.4.0-150600.8.5-azure"),
+        ("zypper", "kernel-64kb=6.4.0-150600.23.47.2", "6.4.0-150600.23.47-64kb"),
     ],
 )
 def test_a_kernel_that_runs_is_not_taken_away(
     tree: Tree, manager: str, package: str, runs: str
 ) -> None:
-    other = {
-        name: text.replace("ii b=1", f"ii {package}") for name, text in MANAGERS[manager].items()
-    }
-    name = package.partition("=")[0]
-    node_of(
-        tree,
-        manager,
-        **{each: text.replace("Remv b", f"Remv {name}") for each, text in other.items()},
-    )
-    tree.run(sent(bundle_of({}, *INSTALL)))
+    brought(tree, manager, package)
     tree.write("/proc/sys/kernel/osrelease", f"{runs}\n")
     back = tree.run(rollback_script("last", 5))
     assert f"the kernel {runs} runs: boot the one before it" in back.stdout
     assert said(tree) == CAME[manager]
-    tree.write("/proc/sys/kernel/osrelease", "5.10.0-8-generic\n")
-    tree.run(rollback_script("last", 5))
+
+
+@pytest.mark.parametrize(
+    ("manager", "package", "runs"),
+    [
+        ("apt", "linux-headers-6.8.0-90-generic=6.8.0-90.91", "6.8.0-90-generic"),
+        ("apt", "linux-modules-nvidia-595-open-6.8.0-90-generic=1", "6.8.0-90-generic"),
+        ("dnf", "kernel-devel=5.14.0-570.el9", "5.14.0-570.el9.x86_64"),
+        ("dnf", "kernel-64k-devel-matched=5.14.0-570.el9", "5.14.0-570.el9.aarch64+64k"),
+        ("dnf", "kernel-headers=5.14.0-570.el9", "5.14.0-570.el9.x86_64"),
+        ("zypper", "kernel-default-devel=6.4.0-150600.23.47.2", "6.4.0-150600.23.47-default"),
+        ("zypper", "kernel-macros=6.4.0-150600.23.47.2", "6.4.0-150600.23.47-default"),
+    ],
+)
+def test_what_is_built_against_a_kernel_that_runs_is_taken_back(
+    tree: Tree, manager: str, package: str, runs: str
+) -> None:
+    brought(tree, manager, package)
+    tree.write("/proc/sys/kernel/osrelease", f"{runs}\n")
+    assert tree.run(rollback_script("last", 5)).exit == 0
     assert said(tree) != CAME[manager]
 
 
