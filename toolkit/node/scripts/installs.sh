@@ -85,7 +85,7 @@ bring_back() { # what install brought goes, and what it replaced comes back
     grep -xFf "$run/got" "$run/since" >"$run/came"
     [ -s "$run/came" ] || [ -s "$run/went" ] || return 0
     runs=$(cat "$root/proc/sys/kernel/osrelease") || return
-    if grep -v -e '-devel' -e '-headers' -e '-tools' -e '-doc' "$run/came" | grep -q \
+    if grep -v -e '-devel' -e '-headers' -e '-tools' -e '-doc' -e '-dbg' "$run/came" | grep -q \
         -e "^linux-image-\(unsigned-\)*${runs}[:=-]" -e "^linux-modules-\(extra-\)*${runs}[:=]" \
         -e "^kernel[a-z0-9.-]*=${runs%.*}\$" -e "^kernel-${runs##*-}[a-z-]*=${runs%-*}[.]"; then
         echo "the kernel $runs runs: boot the one before it, then take this back"
