@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -86,3 +89,28 @@ def test_a_shell_completes_verbs_and_options(
     assert "doctor" in capsys.readouterr().out.splitlines()
     assert here(monkeypatch, "--complete", "--", "gdr", "doctor", "--") == ExitCode.OK
     assert "--hosts" in capsys.readouterr().out.splitlines()
+
+
+# Ctrl-C comes while a module is imported that makes a class from a text.
+CUT = """
+import sys
+from invoke import Program
+from toolkit.cli import Gdr
+
+def run(*words):
+    try:
+        exec("raise KeyboardInterrupt")
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+Program.run = run
+Gdr(name="gdr").run()
+"""
+
+
+def test_ctrl_c_amid_an_import_ends_with_our_code_and_not_by_a_signal(tmp_path: Path) -> None:
+    (tmp_path / "cut.py").write_text(CUT)
+    path = {"PYTHONPATH": str(Path(cli.__file__).parents[2])}
+    words = [sys.executable, "-m", "cut"]
+    done = subprocess.run(words, cwd=tmp_path, env=os.environ | path, check=False)
+    assert done.returncode == ExitCode.INTERRUPTED

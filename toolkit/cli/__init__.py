@@ -43,8 +43,13 @@ class Gdr(Program):
 
     def run(self, argv: list[str] | None = None, exit: bool = True) -> None:  # noqa: A002 # Invoke's
         """Its help and lists, too, are nothing that a reader could end."""
-        with patient_streams():
-            super().run(argv, exit)
+        try:
+            with patient_streams():
+                super().run(argv, exit)
+        finally:
+            # Of a Ctrl-C amid exec() of a text, by which dataclasses are made, Python keeps a note,
+            # and under -m ends by that signal, whatever we said. The next text takes it away.
+            exec("")  # noqa: S102 see above
 
     def print_version(self) -> None:
         """With the commit, which alone tells two checkouts apart."""
