@@ -76,6 +76,11 @@ def booted(count: int) -> Callable[[Nodes], bool]:
     return come
 
 
+BY_NIGHT = {
+    "half the nodes have been begun": (Moment("half", changed(SICK // 2)),),
+    "all nodes have been begun, later": (Moment("all", changed(SICK)),),
+    "a node has booted": (Moment("one", booted(1)),),
+}
 # Each a run of its own, killed then, on the nodes that the one before it has left. The first three
 # have begun on no node.
 KILLED = {
@@ -85,11 +90,9 @@ KILLED = {
         Moment("while it reads, later", reading),
         Moment("the first node has been begun", changed(1)),
     ),
-    "half the nodes have been begun": (Moment("half", changed(SICK // 2)),),
     "all nodes have been begun": (Moment("all", changed(SICK)),),
-    **({"all nodes have been begun, later": (Moment("all", changed(SICK)),)} if NIGHT else {}),
-    "a node has booted": (Moment("one", booted(1)),),
     "two nodes have booted": (Moment("two", booted(2)),),
+    **(BY_NIGHT if NIGHT else {}),
 }
 
 

@@ -1,4 +1,4 @@
-"""Each recipe of docs/contributing.md, done as it says in a copy of the project."""
+"""The recipes of docs/contributing.md, all done as they say in one copy of the project."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ STEP = re.compile(
     r"\n\n```\w+\n(?P<text>.*?)```$",
     re.DOTALL | re.MULTILINE,
 )
+ACCEPT = "./invokew accept"
 LONG = True
 
 
@@ -43,8 +44,10 @@ def test_no_step_is_passed_over() -> None:
     )
 
 
-@pytest.fixture
-def copy(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project with the steps of each recipe; what is renewed after them is, once for all."""
+    made = tmp_path_factory.mktemp("copy")
     files = subprocess.run(
         ("git", "-c", "safe.directory=*", "ls-files", "-coz", "--exclude-standard"),
         cwd=ROOT,
@@ -54,9 +57,13 @@ def copy(tmp_path: Path) -> Path:
     ).stdout.split("\0")[:-1]
     for name in (*files, *_compiled(files)):
         if (ROOT / name).is_file():
-            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, tmp_path / name)
-    return tmp_path
+            (made / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, made / name)
+    for name in TRIED:
+        for step in STEP.finditer(RECIPES[name]):
+            add(step, made)
+    run(ACCEPT, made)
+    return made
 
 
 def _compiled(files: list[str]) -> Iterator[str]:
@@ -89,21 +96,24 @@ def words_of(command: str, root: Path) -> list[str]:
     }[program]
 
 
+def run(command: str, root: Path) -> None:
+    own = {"XDG_STATE_HOME": str(root / "state"), "PYTHONPATH": str(root)}
+    plain = {each: os.environ[each] for each in os.environ if not each.startswith("PYTEST_")}
+    ended = subprocess.run(
+        words_of(command, root),
+        cwd=root,
+        env=plain | own,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, f"{command}\n{ended.stdout[-4000:]}\n{ended.stderr[-2000:]}"
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", TRIED)
-def test_a_recipe_does_what_it_says(name: str, copy: Path, tmp_path: Path) -> None:
-    for step in STEP.finditer(RECIPES[name]):
-        add(step, copy)
+def test_a_recipe_does_what_it_says(name: str, copy: Path) -> None:
     [commands] = re.findall(r"^```sh\n(.*?)^```", RECIPES[name], re.DOTALL | re.MULTILINE)
-    own = {"XDG_STATE_HOME": str(tmp_path / "state"), "PYTHONPATH": str(copy)}
-    plain = {each: os.environ[each] for each in os.environ if not each.startswith("PYTEST_")}
     for command in commands.splitlines():
-        ended = subprocess.run(
-            words_of(command, copy),
-            cwd=copy,
-            env=plain | own,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert ended.returncode == 0, f"{command}\n{ended.stdout[-4000:]}\n{ended.stderr[-2000:]}"
+        if command != ACCEPT:
+            run(command, copy)
