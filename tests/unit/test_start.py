@@ -69,6 +69,39 @@ print("went on")
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "interrupted\n")
 
 
+ENDS = """
+import atexit, sys, threading
+from toolkit.cli import start
+
+class Held:
+    def __del__(self):
+        print("taken apart", flush=True)
+
+def main():
+    atexit.register(print, "at exit")
+    print("said", end=" ")
+    {}
+    sys.exit(3)
+
+held = Held()
+start.end_after(main)
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "left"),
+    [
+        ("pass", "said at exit\n"),
+        ("threading.Timer(0.5, print, ('thread',)).start()", "said thread\nat exit\ntaken apart\n"),
+        ("sys.setprofile(str().format)", "said at exit\ntaken apart\n"),
+    ],
+)
+def test_all_that_was_to_come_at_the_end_comes(first: str, left: str) -> None:
+    words = [sys.executable, "-c", ENDS.format(first)]
+    ended = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (3, left, "")
+
+
 @pytest.mark.parametrize("name", ["gdr", "invoke"])
 def test_the_version_is_our_own_whatever_calls_us(name: str) -> None:
     program = (

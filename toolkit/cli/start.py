@@ -1,16 +1,19 @@
 """Ctrl-C while the program starts: it ends as later, with 130 and without a traceback.
 
-What a start imports stays to the end, and is not looked through for garbage, then or later.
-Imported before all else; the first verb that runs puts Python's own way back.
+What a start imports stays to the end, and is not looked through for garbage, then or later, nor
+taken apart. Imported before all else; the first verb that runs puts Python's own way back.
 """
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 
@@ -61,6 +64,28 @@ def over() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         gc.freeze()
         gc.enable()
+
+
+def end_after(main: Callable[[], None]) -> None:
+    """Run ``main`` as all that this process is for, and end as Python would.
+
+    What Python takes apart first, module by module, the kernel takes back at once: that is 45 ms
+    of the 560 that ``doctor`` has of the processor for one node.
+    """
+    code: object = 0
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code or 0
+    others = [each for each in threading.enumerate() if not each.daemon]
+    watched = sys.gettrace() or sys.getprofile()  # by who tells what they saw at the very end
+    if isinstance(code, int) and len(others) == 1 and not watched:
+        with suppress(OSError, ValueError):  # Python has its own word for what it cannot flush
+            atexit._run_exitfuncs()  # no other name runs them
+            for stream in filter(None, (sys.stdout, sys.stderr)):
+                stream.flush()
+            os._exit(code)
+    sys.exit(code)
 
 
 begin()
