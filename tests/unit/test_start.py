@@ -18,6 +18,7 @@ from toolkit.errors import UsageError
 ROOT = Path(__file__).parents[2]
 HEAVY = "jinja2 sushy elftools rich paramiko toolkit.verbs.connect toolkit.checks.kernel.forecast"
 HEAVY += " toolkit.verbs.workers multiprocessing unittest.mock asyncio ssl"
+HEAVY += " importlib.metadata invoke.vendor.yaml"
 COUNTED = """
 import sys
 sys.argv = ["gdr", *sys.argv[1:]]
@@ -113,9 +114,19 @@ def test_the_version_is_our_own_whatever_calls_us(name: str) -> None:
     assert told.stdout.splitlines()[-1].startswith(f"gdr-toolkit {__version__}"), told
 
 
+def test_settings_of_ones_own_hold_though_a_start_reads_no_yaml(tmp_path: Path) -> None:
+    (tmp_path / ".invoke.yaml").write_text("run: {dry: true}")
+    program = "import sys; sys.argv = ['gdr']; from toolkit.cli import Settings as its; "
+    words = [sys.executable, "-c", f"{program}print(its().run.dry)"]
+    home = {"HOME": str(tmp_path)}
+    told = subprocess.run(words, capture_output=True, cwd=ROOT, env=home, check=True)
+    assert told.stdout == b"True\n"
+
+
 def test_nodes_are_asked_before_what_judges_them_is_imported(tmp_path: Path) -> None:
     program = """
 import os, sys
+sys.argv = ["gdr", "doctor", "--hosts", "n1", "--quiet"]
 from toolkit.ssh import pool
 
 def run_all(*_, **__):
@@ -125,7 +136,6 @@ def run_all(*_, **__):
 
 pool.run_all = run_all
 from toolkit.cli import main
-sys.argv = ["gdr", "doctor", "--hosts", "n1", "--quiet"]
 main()
 """
     ended = subprocess.run(
@@ -139,6 +149,7 @@ main()
     modules = {*ended.stdout.split()}
     assert "toolkit.ssh.paramiko" in modules, ended.stdout
     late = {"toolkit.checks.check", "toolkit.facts.node.node", "toolkit.report.document", "rich"}
+    late |= {"ssl", "toolkit.features.slurm.run.nodes"}
     assert modules & late == set()
 
 

@@ -144,11 +144,13 @@ def read_meanwhile(
     title: str = "reading",
     earlier: bool = False,
     more: Callable[[Transport, Evidence], Evidence] | None = None,
+    then: Callable[[], None] = lambda: None,
     processes: int = 1,
 ) -> list[Outcome[T]]:
     """The same by work that is made, and imported, while the first nodes are asked.
 
     :param make: is called once, in this thread.
+    :param then: is called after it, where all that is left is to wait.
     :param processes: that share the hosts, see ``run_apart``.
     """
     made: Future[Callable[[str, Evidence], T]] = Future()
@@ -169,5 +171,6 @@ def read_meanwhile(
         except BaseException as why:
             made.set_exception(why)  # or each thread waits, with its connection, for ever
             raise
+        then()
 
     return on_each(fleet, title, one, meanwhile=meanwhile, processes=processes)
