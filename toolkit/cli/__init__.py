@@ -54,9 +54,6 @@ class Gdr(Program):
     def print_version(self) -> None:
         """With the commit, which alone tells two checkouts apart."""
         if self.name != "gdr":  # Invoke, as which a checkout calls it
-            from importlib.metadata import version  # noqa: PLC0415 see start
-
-            self.version = version("invoke")
             super().print_version()
         own = f" (commit {made_of})" if (made_of := commit()) else ""
         print(f"gdr-toolkit {__version__}{own}")
