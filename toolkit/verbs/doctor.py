@@ -122,10 +122,12 @@ def examine(
     from toolkit.verbs.reading import read_meanwhile  # noqa: PLC0415 only who asks nodes pays for it
 
     def make(judge: Making[T]) -> Callable[[str, Evidence], T]:
-        from toolkit.facts.modules.elf import import_reader  # noqa: PLC0415 while nodes are asked
+        from toolkit.compat.gpus import machine_types  # noqa: PLC0415 while nodes are asked
+        from toolkit.facts.modules.elf import import_reader  # noqa: PLC0415 likewise
 
         import_reader()
-        wants.of("").compat.oldest_kernel("")  # its longest table is read now, too
+        machine_types()
+        wants.of("").compat.read_ahead()
         work = judge()
         return lambda name, evidence: work(name, evidence, wants.of(name))
 
