@@ -149,7 +149,7 @@ main()
     modules = {*ended.stdout.split()}
     assert "toolkit.ssh.paramiko" in modules, ended.stdout
     late = {"toolkit.checks.check", "toolkit.facts.node.node", "toolkit.report.document", "rich"}
-    late |= {"ssl", "toolkit.features.slurm.run.nodes"}
+    late |= {"paramiko", "cryptography", "ssl", "toolkit.features.slurm.run.nodes"}
     assert modules & late == set()
 
 
