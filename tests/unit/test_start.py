@@ -18,7 +18,7 @@ from toolkit.errors import UsageError
 ROOT = Path(__file__).parents[2]
 HEAVY = "jinja2 sushy elftools rich paramiko toolkit.verbs.connect toolkit.checks.kernel.forecast"
 HEAVY += " toolkit.verbs.workers multiprocessing unittest.mock asyncio ssl"
-HEAVY += " importlib.metadata invoke.vendor.yaml"
+HEAVY += " importlib.metadata invoke.vendor.yaml yaml"
 COUNTED = """
 import sys
 sys.argv = ["gdr", *sys.argv[1:]]
@@ -149,7 +149,7 @@ main()
     modules = {*ended.stdout.split()}
     assert "toolkit.ssh.paramiko" in modules, ended.stdout
     late = {"toolkit.checks.check", "toolkit.facts.node.node", "toolkit.report.document", "rich"}
-    late |= {"paramiko", "cryptography", "ssl", "toolkit.features.slurm.run.nodes"}
+    late |= {"paramiko", "cryptography", "ssl", "yaml", "toolkit.features.slurm.run.nodes"}
     assert modules & late == set()
 
 
