@@ -18,7 +18,7 @@ from toolkit.errors import UsageError
 ROOT = Path(__file__).parents[2]
 HEAVY = "jinja2 sushy elftools rich paramiko toolkit.verbs.connect toolkit.checks.kernel.forecast"
 HEAVY += " toolkit.verbs.workers multiprocessing unittest.mock asyncio ssl"
-HEAVY += " importlib.metadata invoke.vendor.yaml yaml"
+HEAVY += " importlib.metadata invoke.vendor.yaml yaml typing_extensions"
 COUNTED = """
 import sys
 sys.argv = ["gdr", *sys.argv[1:]]
@@ -127,6 +127,7 @@ def test_nodes_are_asked_before_what_judges_them_is_imported(tmp_path: Path) -> 
     program = """
 import os, sys
 sys.argv = ["gdr", "doctor", "--hosts", "n1", "--quiet"]
+from toolkit.cli import main
 from toolkit.ssh import pool
 
 def run_all(*_, **__):
@@ -135,7 +136,6 @@ def run_all(*_, **__):
     os._exit(0)
 
 pool.run_all = run_all
-from toolkit.cli import main
 main()
 """
     ended = subprocess.run(
