@@ -40,7 +40,7 @@ from toolkit.ssh.transport_errors import Door, kind_name
 if TYPE_CHECKING:
     import paramiko
 else:
-    from toolkit.ssh.late import paramiko
+    from toolkit.ssh import late as paramiko
 
 # Its threads log tracebacks of what we report in one sentence.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())

@@ -23,7 +23,7 @@ from toolkit.ssh.ssh_config import Target
 if TYPE_CHECKING:
     import paramiko
 else:
-    from toolkit.ssh.late import paramiko
+    from toolkit.ssh import late as paramiko
 
 _CERTIFICATE = "-cert.pub"
 
@@ -90,7 +90,7 @@ def _means(
 
 def _from_file(file: str, target: Target, tried: list[str]) -> Iterator[Means]:
     """The certificates of one key file, then the bare key; what fails to load is noted."""
-    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415 as Paramiko, see late
+    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415 as Paramiko, which see
 
     try:
         stat = Path(file).stat()

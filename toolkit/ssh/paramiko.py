@@ -20,7 +20,7 @@ from toolkit.ssh.transport import Result, Sink, quiet
 if TYPE_CHECKING:
     import paramiko
 else:
-    from toolkit.ssh.late import paramiko
+    from toolkit.ssh import late as paramiko
 
 _CHUNK = 32768
 _TICK_S = 0.5  # how often a silent channel is looked at
