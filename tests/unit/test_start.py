@@ -123,14 +123,18 @@ def test_settings_of_ones_own_hold_though_a_start_reads_no_yaml(tmp_path: Path) 
     assert told.stdout == b"True\n"
 
 
-def test_nodes_are_asked_before_what_judges_them_is_imported(tmp_path: Path) -> None:
+def test_nodes_are_asked_before_what_judges_them_is_imported_and_that_before_they_answer(
+    tmp_path: Path,
+) -> None:
     program = """
 import os, sys
 sys.argv = ["gdr", "doctor", "--hosts", "n1", "--quiet"]
 from toolkit.cli import main
 from toolkit.ssh import pool
 
-def run_all(*_, **__):
+def run_all(*_, meanwhile, **__):
+    print(*sys.modules)
+    meanwhile()
     print(*sys.modules)
     sys.stdout.flush()
     os._exit(0)
@@ -146,11 +150,13 @@ main()
         env={"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)},
         check=True,
     )
-    modules = {*ended.stdout.split()}
+    modules, meanwhile = ({*line.split()} for line in ended.stdout.splitlines())
     assert "toolkit.ssh.paramiko" in modules, ended.stdout
-    late = {"toolkit.checks.check", "toolkit.facts.node.node", "toolkit.report.document", "rich"}
-    late |= {"paramiko", "cryptography", "ssl", "yaml", "toolkit.features.slurm.run.nodes"}
-    assert modules & late == set()
+    late = {"toolkit.checks.judged", "toolkit.facts.node.node", "toolkit.report.document"}
+    late |= {"toolkit.report.text", "elftools.elf.elffile", "paramiko", "cryptography"}
+    needless = {"rich", "ssl", "yaml", "toolkit.features.slurm.run.nodes"}
+    assert modules & (late | needless) == set()
+    assert late - meanwhile == set()
 
 
 @pytest.mark.parametrize("verb", ["doctor", "drift"])
