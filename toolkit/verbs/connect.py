@@ -14,11 +14,8 @@ from msgspec.structs import replace
 from toolkit.errors import TransportError, UsageError
 from toolkit.hosts.addresses import VAGRANT
 from toolkit.hosts.host import NOTHING, Host, Machines, fold, narrow, refuse_many, select
-from toolkit.hosts.inventory import read_host_file
 from toolkit.ssh.become import Become
 from toolkit.ssh.limits import Hearing, make_room
-from toolkit.ssh.local import LocalTransport
-from toolkit.ssh.openssh import OpensshTransport
 from toolkit.ssh.paramiko import SshTransport
 from toolkit.ssh.ssh_config import SshConfig
 from toolkit.ssh.transport import Transport
@@ -56,6 +53,8 @@ def resolve(
     inventory = replace(inventory, machines=machines)
     named: list[Host] = []
     if access.hosts_file:
+        from toolkit.hosts.inventory import read_host_file  # noqa: PLC0415 only they pay for it
+
         named += read_host_file(Path(access.hosts_file), inventory)
     if access.hosts:
         named += select(access.hosts, inventory)
@@ -159,23 +158,8 @@ def _connector(
         if slurm is not None and slurm.carries:
             return _by_srun(host, access, slurm, hearing)
         _refuse_away(host, access)
-        if access.transport == "local":
-            return LocalTransport(
-                host.name,
-                become=access.become,
-                wrapped=access.wrapped,
-                credentials=access.credentials,
-                hearing=hearing,
-            )
-        if access.transport == "openssh":
-            return OpensshTransport(
-                host,
-                config_file=access.ssh_config,
-                credentials=access.credentials,
-                become=access.become,
-                wrapped=access.wrapped,
-                hearing=hearing,
-            )
+        if access.transport in {"local", "openssh"}:
+            return _by_program(host, access, hearing)
         return SshTransport(
             host,
             config=config,
@@ -196,6 +180,30 @@ def _refuse_away(host: Host, access: Access) -> None:
     if host.away and access.transport != "local":
         hint = "leave it out, or say another way in its inventory"
         raise TransportError(f"{name} is {host.away}", hint=hint)
+
+
+def _by_program(host: Host, access: Access, hearing: Hearing) -> Transport:
+    """By a shell on this machine, or by the OpenSSH client."""
+    if access.transport == "local":
+        from toolkit.ssh.local import LocalTransport  # noqa: PLC0415 only they pay for it
+
+        return LocalTransport(
+            host.name,
+            become=access.become,
+            wrapped=access.wrapped,
+            credentials=access.credentials,
+            hearing=hearing,
+        )
+    from toolkit.ssh.openssh import OpensshTransport  # noqa: PLC0415 only they pay for it
+
+    return OpensshTransport(
+        host,
+        config_file=access.ssh_config,
+        credentials=access.credentials,
+        become=access.become,
+        wrapped=access.wrapped,
+        hearing=hearing,
+    )
 
 
 def _by_srun(host: Host, access: Access, slurm: Site, hearing: Hearing) -> Transport:
