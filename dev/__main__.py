@@ -9,7 +9,7 @@ def main() -> None:
     """Run what was typed."""
     sys.argv[0] = "invoke"  # as which it is told of, and by which toolkit.cli.start knows it
     from toolkit.cli import Gdr, Settings  # noqa: I001, PLC0415 first: Ctrl-C may come meanwhile
-    from invoke import __version__  # noqa: PLC0415 as above
+    from importlib.metadata import version  # noqa: PLC0415 as above
     from toolkit.package_data import program  # noqa: PLC0415 as above
 
     names = ["invoke", "inv"]
@@ -17,7 +17,7 @@ def main() -> None:
         name="Invoke",
         binary=program(),
         binary_names=names,
-        version=__version__,
+        version=version("invoke"),
         config_class=Settings,
     ).run()
 

@@ -37,8 +37,9 @@ def main(pyz: str) -> None:
         folder = unpacked(packed, pyz)
     sys.path[0] = str(folder)  # in place of the zip
     from toolkit.cli import main as gdr  # noqa: PLC0415 it is there from now on
+    from toolkit.cli import start  # noqa: PLC0415 likewise
 
-    gdr()
+    start.end_after(gdr)
 
 
 def unpacked(packed: zipfile.ZipFile, pyz: str) -> Path:

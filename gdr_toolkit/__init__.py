@@ -51,5 +51,6 @@ def main() -> None:
     """The console script ``gdr``."""
     refuse_foreign()
     from toolkit.cli import main as gdr  # noqa: PLC0415 as above
+    from toolkit.cli import start  # noqa: PLC0415 as above
 
-    gdr()
+    start.end_after(gdr)

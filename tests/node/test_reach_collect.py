@@ -53,6 +53,10 @@ def test_a_probe_that_is_cut_runs_nothing_and_goes_to_gdr_node_as_it_is_installe
         assert (ran.stdout, ran.stderr.count(b"+ ")) == (b"", 0), name[0]
 
 
+def test_all_nodes_that_are_asked_at_once_share_one_text_of_the_probe() -> None:
+    assert probe_script() is probe_script()
+
+
 def test_what_a_login_prints_around_it_is_not_evidence() -> None:
     evidence = collect(Scripted(f"welcome\n= uid ok\n{WHOLE}{END}bye\n"))
     assert evidence.complete

@@ -185,7 +185,7 @@ def test_what_makes_no_sense_is_refused(
 def test_all_that_was_said_is_heeded(
     secret: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toolkit.cli.bmc.check_ca", str)  # whatever it holds
+    monkeypatch.setattr("toolkit.redfish.access.check_ca", str)  # whatever it holds
     (tmp_path / "map").write_text("gpu1 bmc1\n")
     said: dict[str, str | int | bool]
     said = {"bmc_user": "ops", "bmc_password_file": str(secret), "bmc_ca": "/ca"}

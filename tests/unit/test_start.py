@@ -18,6 +18,7 @@ from toolkit.errors import UsageError
 ROOT = Path(__file__).parents[2]
 HEAVY = "jinja2 sushy elftools rich paramiko toolkit.verbs.connect toolkit.checks.kernel.forecast"
 HEAVY += " toolkit.verbs.workers multiprocessing unittest.mock asyncio ssl"
+HEAVY += " importlib.metadata invoke.vendor.yaml yaml typing_extensions"
 COUNTED = """
 import sys
 sys.argv = ["gdr", *sys.argv[1:]]
@@ -69,6 +70,39 @@ print("went on")
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "interrupted\n")
 
 
+ENDS = """
+import atexit, sys, threading
+from toolkit.cli import start
+
+class Held:
+    def __del__(self):
+        print("taken apart", flush=True)
+
+def main():
+    atexit.register(print, "at exit")
+    print("said", end=" ")
+    {}
+    sys.exit(3)
+
+held = Held()
+start.end_after(main)
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "left"),
+    [
+        ("pass", "said at exit\n"),
+        ("threading.Timer(0.5, print, ('thread',)).start()", "said thread\nat exit\ntaken apart\n"),
+        ("sys.setprofile(str().format)", "said at exit\ntaken apart\n"),
+    ],
+)
+def test_all_that_was_to_come_at_the_end_comes(first: str, left: str) -> None:
+    words = [sys.executable, "-c", ENDS.format(first)]
+    ended = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (3, left, "")
+
+
 @pytest.mark.parametrize("name", ["gdr", "invoke"])
 def test_the_version_is_our_own_whatever_calls_us(name: str) -> None:
     program = (
@@ -80,19 +114,32 @@ def test_the_version_is_our_own_whatever_calls_us(name: str) -> None:
     assert told.stdout.splitlines()[-1].startswith(f"gdr-toolkit {__version__}"), told
 
 
-def test_nodes_are_asked_before_what_judges_them_is_imported(tmp_path: Path) -> None:
+def test_settings_of_ones_own_hold_though_a_start_reads_no_yaml(tmp_path: Path) -> None:
+    (tmp_path / ".invoke.yaml").write_text("run: {dry: true}")
+    program = "import sys; sys.argv = ['gdr']; from toolkit.cli import Settings as its; "
+    words = [sys.executable, "-c", f"{program}print(its().run.dry)"]
+    home = {"HOME": str(tmp_path)}
+    told = subprocess.run(words, capture_output=True, cwd=ROOT, env=home, check=True)
+    assert told.stdout == b"True\n"
+
+
+def test_nodes_are_asked_before_what_judges_them_is_imported_and_that_before_they_answer(
+    tmp_path: Path,
+) -> None:
     program = """
 import os, sys
+sys.argv = ["gdr", "doctor", "--hosts", "n1", "--quiet"]
+from toolkit.cli import main
 from toolkit.ssh import pool
 
-def run_all(*_, **__):
+def run_all(*_, meanwhile, **__):
+    print(*sys.modules)
+    meanwhile()
     print(*sys.modules)
     sys.stdout.flush()
     os._exit(0)
 
 pool.run_all = run_all
-from toolkit.cli import main
-sys.argv = ["gdr", "doctor", "--hosts", "n1", "--quiet"]
 main()
 """
     ended = subprocess.run(
@@ -103,10 +150,14 @@ main()
         env={"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)},
         check=True,
     )
-    modules = {*ended.stdout.split()}
+    modules, meanwhile = ({*line.split()} for line in ended.stdout.splitlines())
     assert "toolkit.ssh.paramiko" in modules, ended.stdout
-    late = {"toolkit.checks.check", "toolkit.facts.node.node", "toolkit.report.document", "rich"}
-    assert modules & late == set()
+    late = {"toolkit.checks.judged", "toolkit.facts.node.node", "toolkit.report.document"}
+    late |= {"toolkit.report.text", "elftools.elf.elffile", "paramiko", "cryptography"}
+    needless = {"rich", "ssl", "yaml", "toolkit.features.slurm.run.nodes"}
+    needless |= {"toolkit.redfish.access", "toolkit.ssh.openssh", "toolkit.hosts.inventory"}
+    assert modules & (late | needless) == set()
+    assert late - meanwhile == set()
 
 
 @pytest.mark.parametrize("verb", ["doctor", "drift"])

@@ -112,7 +112,7 @@ def test_a_state_folder_that_takes_nothing_costs_the_record_alone(seen: Path, se
             (at, "from toolkit.cli")
             for at in ("toolkit.report.document", "toolkit.verbs.cli.hosts")
         ),
-        *((at, "from dev.__main__") for at in ("invoke", "yaml")),
+        *((at, "from dev.__main__") for at in ("invoke", "invoke.config")),
     ],
 )
 def test_ctrl_c_while_it_starts_is_a_word_and_a_code(at: str, starts: str) -> None:

@@ -1,5 +1,5 @@
 """``python -m toolkit.cli``: the command ``gdr`` where it is not installed."""
 
-from toolkit.cli import main
+from toolkit.cli import main, start
 
-main()
+start.end_after(main)

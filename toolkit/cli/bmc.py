@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from toolkit.cli.options import BMC, BMC_PASSWORD, BMC_USER, Said
 from toolkit.errors import UsageError
 from toolkit.redfish import LIMIT_S
-from toolkit.redfish.access import BmcAccess, BmcTrust, Login, check_ca, read_map, read_pin
 from toolkit.ssh.credentials import read_secret, read_secret_file
+
+if TYPE_CHECKING:
+    from toolkit.redfish.access import BmcAccess
 
 
 def bmc_access(said: Said) -> BmcAccess | None:
@@ -21,10 +24,12 @@ def bmc_access(said: Said) -> BmcAccess | None:
     if not user:
         _refuse_without_user(said)
         return None
-    trust = BmcTrust(
-        pins=tuple(read_pin(each) for each in said.text("bmc_pin").split(",") if each),
+    from toolkit.redfish import access  # noqa: PLC0415 only they pay for it
+
+    trust = access.BmcTrust(
+        pins=tuple(access.read_pin(each) for each in said.text("bmc_pin").split(",") if each),
         insecure=said.flag("bmc_insecure"),
-        ca=check_ca(said.text("bmc_ca")) if said.text("bmc_ca") else "",
+        ca=access.check_ca(said.text("bmc_ca")) if said.text("bmc_ca") else "",
     )
     if trust.insecure and (trust.pins or trust.ca):
         raise UsageError(
@@ -35,8 +40,8 @@ def bmc_access(said: Said) -> BmcAccess | None:
         raise UsageError(
             f"--bmc-timeout {limit}: at least 1 second", hint="leave it out for the usual limit"
         )
-    places = read_map(Path(said.text("bmc_map"))) if said.text("bmc_map") else {}
-    return BmcAccess(Login(user, _password(said)), trust, places, limit)
+    places = access.read_map(Path(said.text("bmc_map"))) if said.text("bmc_map") else {}
+    return access.BmcAccess(access.Login(user, _password(said)), trust, places, limit)
 
 
 def _refuse_without_user(said: Said) -> None:

@@ -8,9 +8,7 @@ import shlex
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
-
-import yaml
+from typing import TYPE_CHECKING, Any
 
 from toolkit.errors import InventoryError, UsageError
 from toolkit.hosts.ansible import Group, VariableValue, gather, host_names, plain_name
@@ -19,6 +17,9 @@ from toolkit.hosts.clustershell import is_clustershell, read_clustershell
 from toolkit.hosts.host import MOST, NOTHING, Host, Inventory, select
 from toolkit.safe_file import others_may_write
 from toolkit.untrusted import Unreadable, read_host_text, read_json, read_yaml_nodes
+
+if TYPE_CHECKING:
+    import yaml
 
 _YAML = (".yml", ".yaml", ".json")
 _SECTION = re.compile(r"\[([^]:]+)(?::(\w+))?\]\s*(?:[#;].*)?")
@@ -318,6 +319,8 @@ def _add_group(groups: dict[str, Group], name: str, node: yaml.Node, file: str) 
 
 def _values(node: yaml.Node | None, file: str) -> dict[str, VariableValue]:
     """The plain variables, and which are in a vault; lists and tables say nothing of the way."""
+    import yaml  # noqa: PLC0415 9 ms for who has it in another form
+
     return {
         key: VariableValue(value.value, where, vault=value.tag in _VAULTS)
         for key, value, where in _pairs(node, file)
@@ -328,6 +331,8 @@ def _values(node: yaml.Node | None, file: str) -> dict[str, VariableValue]:
 
 def _pairs(node: yaml.Node | None, file: str) -> Iterator[tuple[str, yaml.Node, str]]:
     """The entries of a mapping: key, value, "FILE:LINE". Nothing stands for an empty one."""
+    import yaml  # noqa: PLC0415 likewise
+
     if node is None or (isinstance(node, yaml.ScalarNode) and node.value in _NULLS):
         return
     if not isinstance(node, yaml.MappingNode):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from functools import cache
+from functools import cache, lru_cache
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -57,8 +57,14 @@ def probe_script(register: Register | None = None, inside: Inside | None = None)
 
     :param inside: what the node has that runs the job; what is tried is tried in there.
     """
+    return _probe(register, inside, ceil(patience()))
+
+
+@lru_cache(maxsize=2)
+def _probe(register: Register | None, inside: Inside | None, patient: int) -> str:
+    """One text for all nodes: each that is asked would hold 84 KiB of its own."""
     parts = [_text(file) for file in _FILES]
-    parts += [f"patience={ceil(patience())}"]
+    parts += [f"patience={patient}"]
     if inside is not None:
         parts += inside.parts()
     if register is not None:

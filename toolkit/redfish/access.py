@@ -12,7 +12,6 @@ Comments stand behind "#". What the file says goes over what an inventory has as
 from __future__ import annotations
 
 import re
-import ssl
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -79,6 +78,8 @@ def check_ca(file: str) -> str:
 
     :raises UsageError: it cannot be read, or holds none.
     """
+    import ssl  # noqa: PLC0415 who asks no BMC would pay 5 ms for it
+
     try:
         ssl.create_default_context(cafile=file)
     except ssl.SSLError as why:
@@ -94,6 +95,8 @@ def check_ca(file: str) -> str:
 
 def system_ca() -> str:
     """The file of CA certificates that this machine trusts; "" where there is none."""
+    import ssl  # noqa: PLC0415 likewise
+
     paths = ssl.get_default_verify_paths()
     told = (paths.cafile, paths.openssl_cafile, *_BUNDLES)
     found = [each for each in told if each and Path(each).is_file()]

@@ -17,10 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import IO, cast
-
-import paramiko
-from paramiko.ssh_exception import IncompatiblePeer
+from typing import IO, TYPE_CHECKING, cast
 
 from toolkit.errors import FloodError, NewKey, TransportError
 from toolkit.package_data import from_home
@@ -39,6 +36,11 @@ from toolkit.ssh.login import log_in
 from toolkit.ssh.ssh_config import Target
 from toolkit.ssh.stream import decode
 from toolkit.ssh.transport_errors import Door, kind_name
+
+if TYPE_CHECKING:
+    import paramiko
+else:
+    from toolkit.ssh import late as paramiko
 
 # Its threads log tracebacks of what we report in one sentence.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
@@ -188,7 +190,8 @@ class Connection:
         return transport
 
     def _ungreeted(self, hop: Target, why: BaseException) -> TransportError:
-        if isinstance(why, IncompatiblePeer) or "protocol version" in str(why):
+        unlike = isinstance(why, paramiko.ssh_exception.IncompatiblePeer)
+        if unlike or "protocol version" in str(why):
             return transport_errors.no_protocol(hop.door, str(why))
         if hop.door.proxy and self._proxy is not None:
             return transport_errors.proxy_failed(hop.door, self._proxy.said())

@@ -139,6 +139,8 @@ class Wire:
                 self._refuse(f"more than {GREETING >> 10} KiB before any login")
         data = self._ahead[self._taken : self._taken + size]
         self._taken += len(data)
+        if self._taken == len(self._ahead):
+            self._ahead, self._taken = b"", 0  # or each node that is waited for holds its last
         return data
 
     def settimeout(self, _: float) -> None:

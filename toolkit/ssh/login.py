@@ -12,14 +12,18 @@ import os
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import paramiko
-from cryptography.exceptions import UnsupportedAlgorithm
 from msgspec import Struct
 
 from toolkit.ssh import transport_errors
 from toolkit.ssh.credentials import Credentials
 from toolkit.ssh.ssh_config import Target
+
+if TYPE_CHECKING:
+    import paramiko
+else:
+    from toolkit.ssh import late as paramiko
 
 _CERTIFICATE = "-cert.pub"
 
@@ -86,6 +90,8 @@ def _means(
 
 def _from_file(file: str, target: Target, tried: list[str]) -> Iterator[Means]:
     """The certificates of one key file, then the bare key; what fails to load is noted."""
+    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415 as Paramiko, which see
+
     try:
         stat = Path(file).stat()
         keys = _load(file, target.certificates, stat.st_mtime_ns)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-
-import paramiko
+from typing import TYPE_CHECKING
 
 from toolkit.errors import FloodError, TransportError
 from toolkit.hosts.host import Host
@@ -17,6 +16,11 @@ from toolkit.ssh.limits import GATHERED, Hearing, Stream
 from toolkit.ssh.ssh_config import SshConfig
 from toolkit.ssh.stream import Lines, conclude
 from toolkit.ssh.transport import Result, Sink, quiet
+
+if TYPE_CHECKING:
+    import paramiko
+else:
+    from toolkit.ssh import late as paramiko
 
 _CHUNK = 32768
 _TICK_S = 0.5  # how often a silent channel is looked at

@@ -12,21 +12,10 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from toolkit.errors import TransportError, UsageError
-from toolkit.features.slurm.run.nodes import (
-    Site,
-    inventory_of,
-    node_name,
-    open_site,
-    refuse_strangers,
-)
-from toolkit.features.slurm.run.srun import SrunTransport
 from toolkit.hosts.addresses import VAGRANT
 from toolkit.hosts.host import NOTHING, Host, Machines, fold, narrow, refuse_many, select
-from toolkit.hosts.inventory import read_host_file
 from toolkit.ssh.become import Become
 from toolkit.ssh.limits import Hearing, make_room
-from toolkit.ssh.local import LocalTransport
-from toolkit.ssh.openssh import OpensshTransport
 from toolkit.ssh.paramiko import SshTransport
 from toolkit.ssh.ssh_config import SshConfig
 from toolkit.ssh.transport import Transport
@@ -42,7 +31,8 @@ from toolkit.verbs.access import (
     names_ssh_config,
 )
 
-if TYPE_CHECKING:  # what speaks Redfish is imported where a BMC is given
+if TYPE_CHECKING:  # what speaks Redfish or Slurm is imported where either is given
+    from toolkit.features.slurm.run.nodes import Site
     from toolkit.redfish.fleet import BmcFleet
 
 
@@ -57,10 +47,14 @@ def resolve(
     """
     inventory = inventory_in(access.inventory)
     if slurm is not None:
-        inventory = inventory_of(slurm, inventory)
+        from toolkit.features.slurm.run import nodes  # noqa: PLC0415 only they pay for it
+
+        inventory = nodes.inventory_of(slurm, inventory)
     inventory = replace(inventory, machines=machines)
     named: list[Host] = []
     if access.hosts_file:
+        from toolkit.hosts.inventory import read_host_file  # noqa: PLC0415 only they pay for it
+
         named += read_host_file(Path(access.hosts_file), inventory)
     if access.hosts:
         named += select(access.hosts, inventory)
@@ -76,8 +70,8 @@ def resolve(
     hosts = narrow(named, inventory, exclude=access.exclude, limit=access.limit)
     refuse_many(hosts, yes=access.yes)
     if slurm is not None:
-        refuse_strangers(hosts, slurm)
-        slurm.watched = fold(map(node_name, hosts))
+        nodes.refuse_strangers(hosts, slurm)
+        slurm.watched = fold(map(nodes.node_name, hosts))
     return tuple(_by_option(host, user=access.user, key_file=access.key) for host in hosts)
 
 
@@ -106,7 +100,7 @@ def open_fleet(access: Access, *, serve: bool = True) -> Iterator[Fleet]:
         raise UsageError("--transport srun is for the nodes of Slurm", hint="add --via slurm")
     if not access.ssh_config and names_ssh_config(access.inventory):
         access = replace(access, ssh_config=access.inventory)
-    slurm = open_site(access.progress, carries=carried) if access.via else None
+    slurm = _slurm(access, carries=carried) if access.via else None
     with ExitStack() as stack:
         if names_demo(access.hosts, access.inventory or access.hosts_file, access.via):
             from toolkit.demo import fleet as demo  # noqa: PLC0415 only they pay for it
@@ -126,6 +120,12 @@ def open_fleet(access: Access, *, serve: bool = True) -> Iterator[Fleet]:
         connect = _connector(access, SshConfig.load(file), slurm)
         bmcs = _bmcs(access, hosts, stack)
         yield Fleet(hosts, connect, access, bmcs=bmcs, slurm=slurm)
+
+
+def _slurm(access: Access, *, carries: bool) -> Site:
+    from toolkit.features.slurm.run.nodes import open_site  # noqa: PLC0415 only they pay for it
+
+    return open_site(access.progress, carries=carries)
 
 
 def _bmcs(access: Access, hosts: tuple[Host, ...], stack: ExitStack) -> BmcFleet | None:
@@ -158,23 +158,8 @@ def _connector(
         if slurm is not None and slurm.carries:
             return _by_srun(host, access, slurm, hearing)
         _refuse_away(host, access)
-        if access.transport == "local":
-            return LocalTransport(
-                host.name,
-                become=access.become,
-                wrapped=access.wrapped,
-                credentials=access.credentials,
-                hearing=hearing,
-            )
-        if access.transport == "openssh":
-            return OpensshTransport(
-                host,
-                config_file=access.ssh_config,
-                credentials=access.credentials,
-                become=access.become,
-                wrapped=access.wrapped,
-                hearing=hearing,
-            )
+        if access.transport in {"local", "openssh"}:
+            return _by_program(host, access, hearing)
         return SshTransport(
             host,
             config=config,
@@ -197,7 +182,33 @@ def _refuse_away(host: Host, access: Access) -> None:
         raise TransportError(f"{name} is {host.away}", hint=hint)
 
 
+def _by_program(host: Host, access: Access, hearing: Hearing) -> Transport:
+    """By a shell on this machine, or by the OpenSSH client."""
+    if access.transport == "local":
+        from toolkit.ssh.local import LocalTransport  # noqa: PLC0415 only they pay for it
+
+        return LocalTransport(
+            host.name,
+            become=access.become,
+            wrapped=access.wrapped,
+            credentials=access.credentials,
+            hearing=hearing,
+        )
+    from toolkit.ssh.openssh import OpensshTransport  # noqa: PLC0415 only they pay for it
+
+    return OpensshTransport(
+        host,
+        config_file=access.ssh_config,
+        credentials=access.credentials,
+        become=access.become,
+        wrapped=access.wrapped,
+        hearing=hearing,
+    )
+
+
 def _by_srun(host: Host, access: Access, slurm: Site, hearing: Hearing) -> Transport:
+    from toolkit.features.slurm.run.srun import SrunTransport  # noqa: PLC0415 only they pay for it
+
     become = Become(access.become, access.credentials.become_password, access.wrapped)
     say = functools.partial(access.progress.note, host.name)
     return SrunTransport(host, slurm, become, access.jobs_s, say, hearing)

@@ -113,22 +113,28 @@ def examine(
     *,
     also: tuple[Frame, ...] = (),
     gathered: Gathered | None = None,
+    then: Callable[[], None] = lambda: None,
 ) -> list[Outcome[Judged]]:
-    """Ask every node once and judge it; the evidence goes into the run's folder."""
+    """Ask every node once and judge it; the evidence goes into the run's folder.
+
+    :param then: is called, in this thread, while nothing is left but to wait for nodes.
+    """
     from toolkit.verbs.reading import read_meanwhile  # noqa: PLC0415 only who asks nodes pays for it
 
     def make(judge: Making[T]) -> Callable[[str, Evidence], T]:
-        from toolkit.facts.modules.elf import import_reader  # noqa: PLC0415 while nodes are asked
+        from toolkit.compat.gpus import machine_types  # noqa: PLC0415 while nodes are asked
+        from toolkit.facts.modules.elf import import_reader  # noqa: PLC0415 likewise
 
         import_reader()
-        wants.of("").compat.oldest_kernel("")  # its longest table is read now, too
+        machine_types()
+        wants.of("").compat.read_ahead()
         work = judge()
         return lambda name, evidence: work(name, evidence, wants.of(name))
 
     processes = processes_for(fleet, wants)
     if processes < 2:
         here = partial(make, partial(judging, today, also, gathered))
-        return read_meanwhile(fleet, folder, here, earlier=True)
+        return read_meanwhile(fleet, folder, here, earlier=True, then=then)
     folder.settle()  # or each would make one
 
     def judge() -> Callable[[str, Evidence, Want], tuple[Judged, Sheet | None, str]]:
@@ -142,7 +148,7 @@ def examine(
         return told(found[:2])
 
     apart = partial(make, judge)
-    outcomes = read_meanwhile(fleet, folder, apart, earlier=True, processes=processes)
+    outcomes = read_meanwhile(fleet, folder, apart, earlier=True, then=then, processes=processes)
     return [each.map(kept) for each in outcomes]
 
 

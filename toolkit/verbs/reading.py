@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -20,6 +21,7 @@ from toolkit.verbs.each import on_each
 
 _RUNS = 40  # so many of the newest runs are looked into
 _COUNTED = re.compile(r"counters/\w+:[1-9]")
+_TO_DIAL_S = 0.002
 _SHOWN = 3  # processes that a sentence names
 T = TypeVar("T")
 
@@ -144,11 +146,13 @@ def read_meanwhile(
     title: str = "reading",
     earlier: bool = False,
     more: Callable[[Transport, Evidence], Evidence] | None = None,
+    then: Callable[[], None] = lambda: None,
     processes: int = 1,
 ) -> list[Outcome[T]]:
     """The same by work that is made, and imported, while the first nodes are asked.
 
     :param make: is called once, in this thread.
+    :param then: is called after it, where all that is left is to wait.
     :param processes: that share the hosts, see ``run_apart``.
     """
     made: Future[Callable[[str, Evidence], T]] = Future()
@@ -164,10 +168,15 @@ def read_meanwhile(
         return work(name, evidence.plus(ports))
 
     def meanwhile() -> None:
+        # Threads dial first: who imports keeps the interpreter for 5 ms at a time.
+        time.sleep(_TO_DIAL_S)
         try:
+            if fleet.access.transport == "paramiko":
+                import paramiko  # noqa: F401, PLC0415 they wait for it with a connection
             made.set_result(make())
         except BaseException as why:
             made.set_exception(why)  # or each thread waits, with its connection, for ever
             raise
+        then()
 
     return on_each(fleet, title, one, meanwhile=meanwhile, processes=processes)

@@ -175,7 +175,15 @@ def _examined(
         return examine_files(saved, aside, wants, today, also=also, gathered=gathered)
     with fleet(said) as opened:
         today, folder = session.today, session.folder
-        return examine(opened, wants, today, folder, also=also, gathered=gathered)
+        return examine(
+            opened, wants, today, folder, also=also, gathered=gathered, then=_import_report
+        )
+
+
+def _import_report() -> None:
+    """While nodes are waited for: 9 ms that would come after their answers."""
+    import toolkit.report.foreign  # noqa: PLC0415
+    import toolkit.report.text  # noqa: F401, PLC0415
 
 
 def _image(where: str) -> tuple[Frame, ...]:
