@@ -111,6 +111,7 @@ def test_the_verbs_are_a_namespace_in_a_collection_of_ones_own(tmp_path: Path) -
     [
         pytest.param(ONE_LINE, "doctor --host a", HOSTS, id="option"),
         pytest.param(ONE_LINE, "docter", "docter is no verb|did you mean doctor?", id="verb"),
+        pytest.param(ONE_LINE, "--help docter", "docter is no verb|did you mean doctor?", id="help"),
         pytest.param(TASKS, "gdr.doctor --host a", f"gdr.{HOSTS}", id="beside-others"),
     ],
 )
@@ -124,7 +125,7 @@ def test_a_mistyped_line_of_plain_invoke_ends_as_ours_do(
     assert done.stderr.startswith(f"error: {error}\n next: {meant}"), done.stderr
 
 
-@pytest.mark.parametrize("words", ["hello --hosts a", "helo"])
+@pytest.mark.parametrize("words", ["hello --hosts a", "helo", "--help helo"])
 def test_a_mistyped_line_of_others_is_invokes_own(words: str, tmp_path: Path) -> None:
     (tmp_path / "tasks.py").write_text(TASKS)
     done = run(tmp_path, "invoke", *words.split())
