@@ -9,6 +9,7 @@ from typing import cast
 import pytest
 import requests
 import sushy
+from msgspec.structs import replace
 
 from toolkit.errors import (
     BmcCertificate,
@@ -166,8 +167,9 @@ class Inside(Bmc):
         self._within = LoggedIn(cast("SushyConnector", wire), cast("SessionEntry", None), None)
 
     def found(self) -> FoundMachine:
-        action = {"Actions": {"#ComputerSystem.Reset": {"target": "/reset"}}}
-        return FoundMachine(*(Resource("/s", "", action),) * 3)
+        body = {"Actions": {"#ComputerSystem.Reset": {"target": "/reset"}},
+                "@Redfish.Settings": {"SupportedApplyTimes": ["OnReset"]}}  # fmt: skip
+        return FoundMachine(*(Resource("/s", "", body),) * 3)
 
 
 @pytest.mark.parametrize(
@@ -230,6 +232,30 @@ def test_a_reset_is_one_request_and_one_that_broke_off_is_not_known() -> None:
     for why in (BmcRefused("no", 400), BmcLogin("no"), BmcCertificate("no")):
         with pytest.raises(type(why), match="no"):
             Inside(Wire(why)).reset("On")
+
+
+@pytest.mark.parametrize(
+    ("text", "headers", "heard"),
+    [
+        ('{"Message": "so be it"}', {}, Answer(202, message="so be it")),
+        ('{"Message": 3}', {"Location": "https://192.0.2.1/jobs/7"}, Answer(202, "/jobs/7")),
+        ("[7]", {"ETag": 'W/"a"'}, Answer(202)),
+        ("so be it", {}, Answer(202)),
+        ("", {}, Answer(202)),
+    ],
+)
+@pytest.mark.parametrize(("said", "told"), [("OnReset", "OnReset"), ("Immediate", ""), ("", "")])
+def test_a_change_is_one_request_and_what_is_answered_to_it(
+    text: str, headers: dict[str, str], heard: Answer, said: str, told: str
+) -> None:
+    wire = Wire(answer(202, text, **headers))
+    bmc = Inside(wire)
+    before = Resource("/s", "", {}, headers.get("ETag", ""))
+    bmc.get = lambda _: before  # type: ignore[method-assign]
+    assert bmc.change({"A": 1}, said) == replace(heard, apply_time=told)
+    body = {"Attributes": {"A": 1}}
+    when = {"@Redfish.SettingsApplyTime": {"ApplyTime": told}} if told else {}
+    assert wire.sent == [("/s", body | when, {"If-Match": before.etag} if before.etag else {})]
 
 
 def test_outside_the_block_nothing_is_asked() -> None:
