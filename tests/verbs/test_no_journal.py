@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from toolkit.cli.options import Said
 from toolkit.errors import ExitCode
@@ -15,7 +16,7 @@ from toolkit.rollout.journal import About, JournalError, stamp
 from toolkit.rollout.plan.batches import terms_of
 from toolkit.rollout.runs import RunFolder
 from toolkit.verbs.access import Access, Fleet
-from toolkit.verbs.cli.rollout import agreed_of
+from toolkit.verbs.cli.rollout import agreed_of, counting
 from toolkit.verbs.cli.session import Session
 from toolkit.verbs.provision import ProvisionOptions
 from toolkit.verbs.rollout import Agreed, keep_journal, roll_out
@@ -88,3 +89,23 @@ def test_a_budget_of_the_sites_makes_every_run_one(
     site.write_text("[rollout]\nmax_unavailable = 4\n")
     session = Session.begin("provision", Said({"profile": "peermem", "site": str(site)}))
     assert agreed_of(session, ["gpu01"]).alone
+
+
+@pytest.mark.parametrize(
+    ("said", "of_site", "budget"),
+    [("", "", 3), ("2", "", 2), ("", "1", 1), ("2", "1", 1), ("1", "2", 1)],
+)
+def test_what_changes_hosts_without_a_plan_keeps_the_least_budget_and_its_own_stop_files(
+    said: str, of_site: str, budget: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    (site := tmp_path / "site.toml").write_text(
+        f"[rollout]\nmax_unavailable = {of_site}\n" if of_site else ""
+    )
+    words = Said({"site": str(site), "max_unavailable": said, "stop_file": "halt"})
+    session = Session.begin("reload", words)
+    hosts = tuple(map(Host, ("gpu01", "gpu02", "gpu03")))
+    agreed = counting(session, replace(FLEET, hosts=hosts), undoes="run").agreed
+    assert (min(agreed.terms.budget, 3), agreed.alone) == (budget, bool(said or of_site))
+    assert agreed.brakes.stop_files == (Path("halt"), session.folder.path / "stop")
+    assert (agreed.about.verb, agreed.about.undoes) == ("reload", "run")
