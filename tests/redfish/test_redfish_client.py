@@ -269,6 +269,42 @@ def test_a_change_is_one_request(said: str, told: str, etag: str) -> None:
     assert wire.sent == [("/s", {"Attributes": {"A": 1}} | when, headers)]
 
 
+class Choosy(Changing):
+    """One that takes no change but with this If-Match; its settings are read again with ``now``."""
+
+    def __init__(self, takes: str, first: str, now: str) -> None:
+        self.takes = takes
+        self.etags = iter((first, now))
+        self.asked: list[str] = []
+        super().__init__(Wire(answer(204)))
+
+    def get(self, path: str) -> Resource:
+        return Resource(path, "text", {}, next(self.etags))
+
+    def _patched(self, pending: Resource, body: Mapping[str, object], told: str) -> Answer:
+        self.asked.append(pending.etag)
+        if pending.etag != self.takes:
+            raise BmcRefused("412", 412)
+        return super()._patched(pending, body, told)
+
+
+@pytest.mark.parametrize(
+    ("takes", "first", "now"),
+    [
+        pytest.param("b", "a", "b", id="changed-meanwhile"),
+        pytest.param('W/"b"', "", 'W/"b"', id="is-told-by-now"),
+        pytest.param('"a"', 'W/"a"', 'W/"a"', id="wants-it-strong"),
+        pytest.param("", "a", "", id="has-none-any-more"),
+    ],
+)
+def test_a_change_refused_for_its_etag_is_asked_for_once_more(
+    takes: str, first: str, now: str
+) -> None:
+    bmc = Choosy(takes, first, now)
+    assert bmc.change({"A": 1}).status == 204
+    assert bmc.asked == [first, takes]
+
+
 def test_outside_the_block_nothing_is_asked() -> None:
     with pytest.raises(BmcError, match="bmc1: the session was closed"):
         Bmc("bmc1", Login("u", "p"), BmcTrust(insecure=True)).get("/x")
