@@ -147,18 +147,7 @@ class Going(Struct):
         (Going(SOME, (Phase.BEGUN,), (SOME,)), SOME),
         (Going(MORE, (Phase.APPLYING,), (SOME,)), SOME),
         (Going(AWAY, (Phase.APPLYING,), (MORE,)), MORE),
-        (
-            Going(
-                SOME,
-                (Phase.REBOOTING,),
-                (
-                    AWAY,
-                    AWAY,
-                    SOME,
-                ),
-            ),
-            SOME,
-        ),
+        (Going(SOME, (Phase.REBOOTING,), (AWAY, AWAY, SOME)), SOME),
     ],
     ids=["first", "planned", "begun", "done-in-part", "was-away", "boots"],
 )

@@ -14,7 +14,9 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 
 from tests.unit.fleets import CAPTURES
-from toolkit.features.page.cli import report
+from toolkit import DEFAULT_PROFILE
+from toolkit.cli.options import Said
+from toolkit.features.page.cli import _command, report
 from toolkit.want import PROFILES
 
 SCHEMA = Path(__file__).parents[3] / "docs/report.schema.json"
@@ -127,3 +129,19 @@ def test_a_page_of_an_installed_toolkit_names_the_command_that_was_called(
     assert f"Made by <code>gdr report --from {saved}" in made
     assert "gdr provision --hosts gpu-acs" in made
     assert "invokew" not in made + list_.read_text()
+
+
+@pytest.mark.parametrize(
+    ("said", "typed"),
+    [
+        ({"hosts": "gpu[1-2]"}, "report --hosts 'gpu[1-2]'"),
+        ({"from_": "a b", "hosts": ""}, "report --from 'a b'"),
+        ({"hosts": "a", "profile": "dmabuf"}, "report --hosts a --profile dmabuf"),
+        ({"hosts": "a", "profile": "dmabuf", "scrub": True}, "report --scrub"),
+    ],
+)
+def test_the_command_that_made_a_page_makes_it_again(
+    said: dict[str, str | int | bool], typed: str
+) -> None:
+    """But where names are hidden: it would say them."""
+    assert _command(Said({"profile": DEFAULT_PROFILE, **said})).endswith(f" {typed}")
