@@ -163,14 +163,6 @@ def test_all_that_an_archive_holds_has_one_room() -> None:
     assert UnpackRoom.of(1, MANY_BYTES).size < UnpackRoom.of(1 << 40, MANY_BYTES).size == MANY_BYTES
 
 
-@pytest.mark.parametrize("suffix", PACKED)
-def test_what_is_cut_off_is_told_as_damaged_and_kept_as_it_is(suffix: str) -> None:
-    cut = PACKED[suffix](os.urandom(999))[:-9]
-    (leaf,) = leaves(f"x.{suffix}", cut, UnpackRoom(1 << 20))
-    assert (leaf.name, leaf.data) == (f"x.{suffix}", cut)
-    assert leaf.why.startswith("is damaged: ")
-
-
 def test_archives_within_archives_end_somewhere() -> None:
     data = b"text"
     for _ in range(9):
