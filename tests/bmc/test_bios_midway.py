@@ -121,6 +121,17 @@ def test_a_reset_that_is_not_answered_is_watched_and_not_sent_again(
     assert bmc.machine.boots == 1
 
 
+def test_where_no_node_answers_the_boot_that_is_ended_has_no_name(
+    simulate: Simulate, tmp_path: Path
+) -> None:
+    """The journal is told of it before it ends, and whoever resumes goes by that."""
+    ended: list[str] = []
+    site = Site(tmp_path, [simulate("dell")])
+    with BmcLine(Host("gpu1"), site.reach) as line:
+        Reset("gpu1", line, with_(QUICK, over_jobs=True), None, print, ended.append).begin()
+    assert ended == [""]
+
+
 @pytest.mark.parametrize(("boot_id", "over"), [("boot-0", False), ("", True)])
 def test_what_is_pending_no_longer_does_not_end_a_start_that_a_node_can_tell_of(
     boot_id: str, over: bool, simulate: Simulate, tmp_path: Path

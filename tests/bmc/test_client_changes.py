@@ -14,7 +14,7 @@ from tests.bmc.persona import Etag
 from tests.bmc.personas import CHANGES, PERSONAS
 from tests.bmc.simulator import Simulator
 from toolkit.errors import BmcError, BmcRefused, BmcSilent, UsageError
-from toolkit.redfish.client import Bmc, Job, JobState
+from toolkit.redfish.client import Answer, Bmc, Job, JobState
 
 DELL = {"SriovGlobalEnable": "Enabled"}
 
@@ -226,12 +226,21 @@ def test_a_bmc_that_is_too_busy_for_a_change_has_taken_on_nothing(simulate: Simu
     assert why.value.status == 503
 
 
-def test_resets_are_asked_for_in_time_of_their_own(simulate: Simulate) -> None:
+ASKED: dict[str, Callable[[Bmc], object]] = {
+    "power": Bmc.power,
+    "resets": Bmc.resets,
+    "change": lambda ours: ours.change(DELL),
+    "job": lambda ours: ours.job(Answer(202, "/redfish/v1/none")),
+}
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_each_thing_is_asked_for_in_time_of_its_own(simulate: Simulate, asked: str) -> None:
     bmc = simulate("dell")
     reset = bmc.persona.tree[bmc.persona.system]["Actions"]["#ComputerSystem.Reset"]
     del reset["ResetType@Redfish.AllowableValues"]
     reset["@Redfish.ActionInfo"] = "/redfish/v1/none"
     with bmc_on(bmc) as ours:
-        ours.power()
+        ours.found()
         ours.http._end = time.monotonic() - 1
-        assert ours.resets() == ()
+        ASKED[asked](ours)

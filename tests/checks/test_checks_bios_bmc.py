@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from tests.checks.bmc_beside import ADDRESS, DMI, Bmc, found
 from tests.evidence.board import BOARD, GPUS, PORTS, Registers
@@ -11,8 +12,13 @@ from tests.evidence.frames import DENIED, Override
 from tests.evidence.healthy_firmware import DMA_OPT_IN, dmar, setup
 from tests.evidence.judging import FAIL, NA, PASS, UNKNOWN
 from tests.unit.bios_personas import DGX, X13, Row, switch
+from tests.unit.biosing import bios
 from toolkit.checks.all import ALL
 from toolkit.checks.check import Status
+from toolkit.checks.firmware.bios import View, _contradictions
+from toolkit.checks.firmware.bios_seen import right
+from toolkit.compat.bios import BiosRole, shipped
+from toolkit.facts.firmware.bios_setting import match
 from toolkit.facts.node.node import Node
 from toolkit.want import Role, Want
 
@@ -282,3 +288,16 @@ def test_a_sites_own_word_that_only_the_bmc_can_tell_is_judged_by_it(
     want = Want(bios=(("power-profile", word),))
     finding = found("bios.power_profile", Bmc((profile,)).beside(), want)
     assert finding.status is status, finding
+
+
+@pytest.mark.parametrize(
+    ("scope", "part", "told"), [("", "", True), ("slot 1", "", False), ("", "opt-in", False)]
+)
+def test_a_slot_or_a_part_contradicts_nothing_that_holds_for_the_machine(
+    scope: str, part: str, told: bool
+) -> None:
+    """No row has either yet of a setting whose state the system shows for certain."""
+    [above] = match(bios(MmioAbove4Gb="Disabled"), shipped())[BiosRole.ABOVE_4G]
+    other = replace(above, scope=scope, row=replace(above.row, part=part))
+    view = View((other,), usable=True)
+    assert bool(_contradictions(right("on", on=True), view)) is told

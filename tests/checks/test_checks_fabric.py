@@ -14,7 +14,7 @@ from toolkit.want import Role, Want
 PAST_VERBS = BOARD.without(*HCAS[1:])
 SLOW = INFINIBAND.replace("400 Gb/sec (4X NDR)", "200 Gb/sec (2X NDR)", 1)
 GEN4, GEN5 = ("16.0 GT/s PCIe", 16), ("32.0 GT/s PCIe", 16)
-OLD = INFINIBAND.replace("28.43.2026", "28.39.1002", 1)
+NEW = INFINIBAND.replace("28.43.2026", "28.45.1020", 1)  # of the first, so that order shows
 SOFT = "rxe0/node_type:1: CA\nrxe0/ports/1/state:4: ACTIVE\nrxe0/ports/1/phys_state:5: LinkUp\n"
 SOFT_RATE = "rxe0/ports/1/rate:2.5 Gb/sec (1X SDR)\nrxe0/ports/1/link_layer:Ethernet\n"
 OPA = "hfi1_0/fw_ver:1.27.0\nhfi1_0/hca_type:HFI\nhfi1_0/device:0000:44:00.0\n"
@@ -235,13 +235,13 @@ ROWS = [
     ),
     Row("not-read", "rdma.rate", UNKNOWN, "permission", {"infiniband": DENIED}),
     Row("alike", "rdma.firmware", PASS, "28.43.2026, on every board"),
-    Row("mixed", "rdma.firmware", FAIL, "28.39.1002 and 28.43.2026", {"infiniband": OLD}),
+    Row("mixed", "rdma.firmware", FAIL, "28.43.2026 and 28.45.1020", {"infiniband": NEW}),
     Row(
         "of-another-board",
         "rdma.firmware",
         PASS,
-        "one for each of 2 boards",
-        {"infiniband": OLD.replace("MT_0000000838", "MT_0000000224", 1)},
+        "28.43.2026, 28.45.1020, one for each of 2 boards",
+        {"infiniband": NEW.replace("MT_0000000838", "MT_0000000224", 1)},
     ),
     Row("software-has-none", "rdma.firmware", NA, "no HCA tells", {"infiniband": SOFT}),
     Row("not-read", "rdma.firmware", UNKNOWN, "permission", {"infiniband": DENIED}),

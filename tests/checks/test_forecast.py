@@ -314,17 +314,21 @@ def test_dmabuf_asks_for_the_kernels_configuration() -> None:
 
 
 @pytest.mark.parametrize(
-    "board",
+    ("board", "why"),
     [
-        BOARD.without(*GPUS),
-        *[BOARD.but(GPUS[0], driver="vfio-pci").but(GPUS[1], driver="vfio-pci")],
+        pytest.param(BOARD.without(*GPUS), "no NVIDIA GPU", id="none"),
+        pytest.param(
+            BOARD.but(GPUS[0], driver="vfio-pci").but(GPUS[1], driver="vfio-pci"),
+            "all GPUs are passed through",
+            id="given-away",
+        ),
     ],
-    ids=["none", "given-away"],
 )
-def test_without_gpus_of_its_own_a_node_needs_no_driver(board: Board) -> None:
+def test_without_gpus_of_its_own_a_node_needs_no_driver(board: Board, why: str) -> None:
     found = ahead(BARE_NEXT, board=board)
     for topic in ("driver", "nvidia-peermem", "autoload"):
-        assert prospect(found, topic).finding.status is NA
+        finding = prospect(found, topic).finding
+        assert (finding.status, finding.found.startswith(why)) == (NA, True)
 
 
 def test_a_cut_never_turns_a_loss_into_a_keep() -> None:

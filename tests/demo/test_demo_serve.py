@@ -6,14 +6,16 @@ import os
 import pwd
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.invoked import here
 from toolkit.demo import serve
 from toolkit.demo.serve import served, sftp_server
-from toolkit.errors import ToolkitError, UsageError
+from toolkit.errors import ExitCode, ToolkitError, UsageError
 
 # It listens where sshd would, and is known as one of the node's: by what it has of it.
 SSHD = """#!{python}
@@ -212,3 +214,52 @@ def test_the_program_for_transfers_is_found_where_each_family_has_it(
 
     monkeypatch.setattr("toolkit.demo.serve.shutil.which", which)
     assert sftp_server() == f"/usr/{place}/sftp-server"
+
+
+def until_all_are_up(seconds: float, *, sleep: Callable[[float], None] = time.sleep) -> None:
+    """What waits for longer waits for Ctrl-C, which comes."""
+    if seconds > 10:
+        raise KeyboardInterrupt
+    sleep(seconds)
+
+
+@pytest.mark.parametrize("sftp", ["", "/usr/lib/sftp-server"])
+def test_the_verb_says_where_they_are_and_ends_well_by_ctrl_c(
+    sftp: str,
+    bare: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(serve, "sftp_server", lambda: sftp)
+    monkeypatch.setattr("time.sleep", until_all_are_up)
+    folder = tmp_path / "fleet"
+    assert here(monkeypatch, "demo", "--serve", str(folder), "--hosts", "demo2") == ExitCode.OK
+    out = capsys.readouterr().out
+    assert out.startswith("demo2  127.0.0.1:")
+    assert ("no sftp" in out) is (not sftp)
+    assert f"ansible -i {folder}/hosts.ini" in out
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--hosts", "demo"), "--hosts goes with --serve"),
+        (("--serve", "new", "--reset"), "--serve goes with --hosts alone"),
+        (("--serve", "new", "--json"), "--serve goes with --hosts alone"),
+    ],
+)
+def test_what_the_verb_cannot_do_at_once_is_refused(
+    words: tuple[str, ...],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert here(monkeypatch, "demo", *words) == ExitCode.USAGE
+    assert capsys.readouterr().err.startswith(f"error: {says}")
+    assert {each.name for each in tmp_path.iterdir()} == {"programs"}

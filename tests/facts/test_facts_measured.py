@@ -56,6 +56,13 @@ def test_a_table_that_lost_its_title_is_a_run_of_no_device() -> None:
     assert (run.test, run.device, run.link, run.mtu) == ("", "", "", 0)
 
 
+def test_a_table_without_a_column_of_peaks_or_messages_has_told_none() -> None:
+    """As perftest's first versions printed it: what was not told is never taken for a figure."""
+    run = only("#bytes #iterations BW average[Gb/sec]\n65536 5000 94.71\n")
+    (bandwidth,) = run.bandwidths
+    assert (bandwidth.peak, bandwidth.mpps) == (0, 0)
+
+
 def test_what_stopped_a_run_amid_its_sizes_is_told_beside_them() -> None:
     text = f"{GBITS}65536 5000 381.5 381.4 0.727\n Completion with error at client\n"
     (said,) = parse_perftest(text + " Failed status 10: wr_id 0 syndrom 0x88\n")

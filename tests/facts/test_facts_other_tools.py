@@ -270,7 +270,8 @@ PASTED: list[tuple[str, Callable[[], object], object]] = [
         "OK ACS for x is xx110x1\n" * 2 + "OK iommu_group for DMA\n")],
      [True, False, True, False]),
     ("a-row-that-is-a-warning", lambda: [e.name for e in parse_dcgmi_diag(
-        "| PCIe  | Pass |\n|-------|-----|\n| Warning | Fail |\n")], ["PCIe"]),
+        "| PCIe  | Pass |\n|-------|-----|\n| Warning: GPU0 | Fail |\n| Warning | Skip |\n")],
+     ["PCIe"]),
     ("files-of-other-folders", lambda: (
         below("a/b", "a/bc/d"), below("a/b", "a/b/d"), below("", "x")), (None, "d", "x")),
     ("content-of-known-folders", lambda: [may_tell(SNAPSHOT, path) for path in (

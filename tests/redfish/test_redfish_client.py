@@ -166,8 +166,20 @@ class Inside(Bmc):
         self._within = LoggedIn(cast("SushyConnector", wire), cast("SessionEntry", None), None)
 
     def found(self) -> FoundMachine:
-        action = {"Actions": {"#ComputerSystem.Reset": {"target": "/reset"}}}
-        return FoundMachine(*(Resource("/s", "", action),) * 3)
+        body = {"Actions": {"#ComputerSystem.Reset": {"target": "/reset"}},
+                "@Redfish.Settings": {"SupportedApplyTimes": ["OnReset"]}}  # fmt: skip
+        return FoundMachine(*(Resource("/s", "", body),) * 3)
+
+
+class Changing(Inside):
+    """One whose settings have such an ETag; its wire answers changes alone."""
+
+    def __init__(self, wire: Wire, etag: str = "") -> None:
+        super().__init__(wire)
+        self._etag = etag
+
+    def get(self, path: str) -> Resource:
+        return Resource(path, "", {}, self._etag)
 
 
 @pytest.mark.parametrize(
@@ -230,6 +242,67 @@ def test_a_reset_is_one_request_and_one_that_broke_off_is_not_known() -> None:
     for why in (BmcRefused("no", 400), BmcLogin("no"), BmcCertificate("no")):
         with pytest.raises(type(why), match="no"):
             Inside(Wire(why)).reset("On")
+
+
+@pytest.mark.parametrize(
+    ("text", "headers", "heard"),
+    [
+        ('{"Message": "so be it"}', {}, Answer(202, message="so be it")),
+        ('{"Message": 3}', {"Location": "https://192.0.2.1/jobs/7"}, Answer(202, "/jobs/7")),
+        ('["odd"]', {}, Answer(202)),
+        ("so be it", {}, Answer(202)),
+        ("", {}, Answer(202)),
+    ],
+)
+def test_what_is_answered_to_a_change(text: str, headers: dict[str, str], heard: Answer) -> None:
+    bmc = Changing(Wire(answer(202, text, **headers)))
+    assert bmc.change({"A": 1}) == heard
+
+
+@pytest.mark.parametrize("etag", ["", 'W/"a"'])
+@pytest.mark.parametrize(("said", "told"), [("OnReset", "OnReset"), ("Immediate", ""), ("", "")])
+def test_a_change_is_one_request(said: str, told: str, etag: str) -> None:
+    wire = Wire(answer(204))
+    assert Changing(wire, etag).change({"A": 1}, said).apply_time == told
+    when = {"@Redfish.SettingsApplyTime": {"ApplyTime": told}} if told else {}
+    headers = {"If-Match": etag} if etag else {}
+    assert wire.sent == [("/s", {"Attributes": {"A": 1}} | when, headers)]
+
+
+class Choosy(Changing):
+    """One that takes no change but with this If-Match; its settings are read again with ``now``."""
+
+    def __init__(self, takes: str, first: str, now: str) -> None:
+        self.takes = takes
+        self.etags = iter((first, now))
+        self.asked: list[str] = []
+        super().__init__(Wire(answer(204)))
+
+    def get(self, path: str) -> Resource:
+        return Resource(path, "text", {}, next(self.etags))
+
+    def _patched(self, pending: Resource, body: Mapping[str, object], told: str) -> Answer:
+        self.asked.append(pending.etag)
+        if pending.etag != self.takes:
+            raise BmcRefused("412", 412)
+        return super()._patched(pending, body, told)
+
+
+@pytest.mark.parametrize(
+    ("takes", "first", "now"),
+    [
+        pytest.param("b", "a", "b", id="changed-meanwhile"),
+        pytest.param('W/"b"', "", 'W/"b"', id="is-told-by-now"),
+        pytest.param('"a"', 'W/"a"', 'W/"a"', id="wants-it-strong"),
+        pytest.param("", "a", "", id="has-none-any-more"),
+    ],
+)
+def test_a_change_refused_for_its_etag_is_asked_for_once_more(
+    takes: str, first: str, now: str
+) -> None:
+    bmc = Choosy(takes, first, now)
+    assert bmc.change({"A": 1}).status == 204
+    assert bmc.asked == [first, takes]
 
 
 def test_outside_the_block_nothing_is_asked() -> None:

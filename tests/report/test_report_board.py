@@ -224,6 +224,12 @@ def test_the_board_of_a_second_stage_leaves_what_was_printed_between() -> None:
     assert b"\x1b[1A" not in between, "which goes back over a line"
 
 
+def test_a_stage_that_broke_off_gives_way_to_the_next() -> None:
+    said, _ = on_terminal(_STAGES.replace("    listen.finish()\n", "") + "listen.finish()\n")
+    assert said.count(_HIDE) == said.count(_SHOW) == 2
+    assert b"reading  " not in said.split(_SHOW)[1]
+
+
 @pytest.mark.parametrize(
     ("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb"), ("PYTHONIOENCODING", "latin-1")]
 )

@@ -148,10 +148,15 @@ def test_a_text_of_nothing_comes_near_to_nothing() -> None:
     assert foreign("x", "lorem ipsum\n").nearest == ()
 
 
-def test_more_than_there_is_room_for_is_refused_before_it_is_held() -> None:
-    bomb = gzip.compress(bytes(1 << 20))
+@pytest.mark.parametrize("suffix", PACKED)
+def test_more_than_there_is_room_for_is_refused_before_it_is_held(suffix: str) -> None:
+    bomb = PACKED[suffix](bytes(1 << 22))
     with pytest.raises(UsageError, match="unpacks to more"):
-        list(leaves("bomb.gz", bomb, UnpackRoom(1 << 19)))
+        list(leaves("bomb", bomb, UnpackRoom(1 << 19)))
+
+
+def test_all_that_an_archive_holds_has_one_room() -> None:
+    bomb = gzip.compress(bytes(1 << 20))
     twice = tarred({"a.gz": bomb, "b.gz": bomb})
     with pytest.raises(UsageError, match="unpacks to more"):
         list(leaves("x.tar", twice, UnpackRoom((1 << 20) + len(twice) + 1)))

@@ -27,6 +27,7 @@ ns.add_collection(verbs(), name="gdr")
 """
 ONE_LINE = "from gdr_toolkit import namespace\n"
 HOSTS = "doctor has no option --host|did you mean --hosts? "
+VERB = "docter is no verb|did you mean doctor?"
 TESTS = "def test_one(): assert True\n"
 PLUGIN = ("pytest", "-q", "-p", "gdr_toolkit.pytest_plugin", "-p", "no:cacheprovider")
 
@@ -110,7 +111,8 @@ def test_the_verbs_are_a_namespace_in_a_collection_of_ones_own(tmp_path: Path) -
     ("tasks", "words", "said"),
     [
         pytest.param(ONE_LINE, "doctor --host a", HOSTS, id="option"),
-        pytest.param(ONE_LINE, "docter", "docter is no verb|did you mean doctor?", id="verb"),
+        pytest.param(ONE_LINE, "docter", VERB, id="verb"),
+        pytest.param(ONE_LINE, "--help docter", VERB, id="help"),
         pytest.param(TASKS, "gdr.doctor --host a", f"gdr.{HOSTS}", id="beside-others"),
     ],
 )
@@ -124,7 +126,7 @@ def test_a_mistyped_line_of_plain_invoke_ends_as_ours_do(
     assert done.stderr.startswith(f"error: {error}\n next: {meant}"), done.stderr
 
 
-@pytest.mark.parametrize("words", ["hello --hosts a", "helo"])
+@pytest.mark.parametrize("words", ["hello --hosts a", "helo", "--help helo"])
 def test_a_mistyped_line_of_others_is_invokes_own(words: str, tmp_path: Path) -> None:
     (tmp_path / "tasks.py").write_text(TASKS)
     done = run(tmp_path, "invoke", *words.split())

@@ -41,6 +41,7 @@ def test_help_shows_what_can_be_typed(
 
 OLD = {
     "--job-limit": ("provision", "kubernetes", "undo", "bios"),
+    "--job-limit=5": ("provision",),
     "--hook-limit": ("provision", "bios"),
     "--boot-limit": ("bios", "image"),
     "--bmc-limit": ("doctor", "verify", "bios", "capture", "report"),
@@ -63,9 +64,16 @@ def test_an_old_name_of_an_option_is_answered_with_the_new_one(
     assert new.replace("-", "_") in {each.replace("-", "_") for each in named}
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "gdr provision --rollback",  # another verb's
+        "gdr provision --no-such -- x",  # "--" is the old name of nothing
+    ],
+)
 def test_an_old_name_is_not_told_to_a_verb_that_never_had_it(
-    capsys: pytest.CaptureFixture[str],
+    line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
-        Gdr(name="gdr", binary="gdr", namespace=verbs()).run(["gdr", "provision", "--rollback"])
+        Gdr(name="gdr", binary="gdr", namespace=verbs()).run(line.split())
     assert "its name is" not in capsys.readouterr().err

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import jsonschema
 import pytest
 
 from toolkit.cli import main
-from toolkit.errors import ExitCode
+from toolkit.errors import (
+    ExitCode,
+    HostKeyError,
+    NewKey,
+    Outcome,
+    ToolkitError,
+    TransportError,
+)
 from toolkit.ssh.ssh_config_file import is_ssh_config
+from toolkit.verbs.cli import hosts as verb
 
 ROOT = Path(__file__).parents[2]
 INVENTORY = "[train]\ngpu001 ansible_host=192.0.2.1 ansible_user=root ansible_port=2222\ngpu002\n"
@@ -95,7 +105,8 @@ def test_each_thing_that_holds_is_told_with_the_place_that_says_so(
     (tmp_path / "site.toml").write_text(
         '[expect]\nrate = 400\n[[group]]\nhosts = "gpu001"\nprofile = "dmabuf"\n'
         'expect = { rate = 200 }\n[[waivers]]\ncheck = "rdma.mtu"\nreason = "x"\n'
-        'until = 2020-01-31\nhosts = "gpu002"\n'
+        'until = 2020-01-31\nhosts = "gpu002"\n[[waivers]]\ncheck = "rdma.mtu"\nreason = "y"\n'
+        'until = 2999-01-31\nhosts = "gpu001"\n'
     )
     words = ("--inventory", "hosts.ini", "--ssh-config", "config", "--site", "site.toml")
     more = ("--explain", "--key", "/k/all", "--no-become", "--json")
@@ -110,6 +121,7 @@ def test_each_thing_that_holds_is_told_with_the_place_that_says_so(
         "become": ("never", "--no-become"),
         "profile": ("dmabuf", "site.toml, group 1"),
         "expect": ("rate 200 Gb/s", "site.toml, group 1"),
+        "waived": ("rdma.mtu until 2999-01-31: y", "site.toml, for gpu001"),
     }
     assert told["gpu002"] == {
         "address": ("gpu2.example", "config:5"),
@@ -181,3 +193,99 @@ def test_who_names_none_of_them_does_not_mean_all(
 )
 def test_an_inventory_of_ansible_is_no_ssh_config(text: str) -> None:
     assert not is_ssh_config(text)
+
+
+BLOB = b"\0\0\0\x0bssh-ed25519"
+OWN = NewKey("known", "gpu2", "ssh-ed25519", BLOB, "gpu2")
+BEHIND = NewKey("known", "bastion", "ssh-ed25519", BLOB, "bastion")
+
+
+Found = dict[str, NewKey | ToolkitError | None]  # by host
+Scan = Callable[..., tuple[int, str, list[NewKey]]]
+
+
+@pytest.fixture
+def scan_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Scan:
+    """Where hosts have such keys: the exit code, what is printed, and what is written down."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+    def scan(found: Found, *words: str) -> tuple[int, str, list[NewKey]]:
+        added: list[NewKey] = []
+        outcomes: list[Outcome[NewKey | None]] = [
+            Outcome(host, error=each) if isinstance(each, ToolkitError) else Outcome(host, each)
+            for host, each in found.items()
+        ]
+        monkeypatch.setattr(verb, "scan", lambda _: outcomes)
+        monkeypatch.setattr(verb, "add_keys", added.extend)
+        code = run(monkeypatch, "--hosts", ",".join(found), "--scan-keys", *words)
+        return code, capsys.readouterr().out, added
+
+    return scan
+
+
+AFTER = "behind bastion, whose key comes first"
+CHANGED, AWAY = HostKeyError("gpu4: changed"), TransportError("gpu5: no route")
+
+
+@pytest.mark.parametrize(
+    ("found", "words", "code", "states"),
+    [
+        ({"gpu1": None}, "--yes", ExitCode.OK, {"known": ""}),
+        ({"gpu1": None, "gpu2": OWN}, "", ExitCode.PENDING, {"known": "", "new": ""}),
+        ({"gpu1": None, "gpu2": OWN}, "--yes", ExitCode.OK, {"known": "", "added": ""}),
+        ({"gpu3": BEHIND}, "--yes", ExitCode.PENDING, {"behind": AFTER}),
+        ({"gpu4": CHANGED}, "--yes", ExitCode.UNREACHABLE, {"refused": "gpu4: changed"}),
+        ({"gpu5": AWAY}, "--yes", ExitCode.UNREACHABLE, {"out of reach": "gpu5: no route"}),
+    ],
+    ids=["known", "new", "written", "behind", "changed", "away"],
+)
+def test_a_key_is_told_and_written_by_what_it_is(
+    found: Found, words: str, code: ExitCode, states: dict[str, str], scan_keys: Scan
+) -> None:
+    ended, out, added = scan_keys(found, "--json", *words.split())
+    assert ended == code
+    told = json.loads(out)
+    jsonschema.validate(told, json.loads((ROOT / "docs/hosts.schema.json").read_text()))
+    assert {each["key"]["state"]: each["key"]["message"] for each in told["hosts"]} == states
+    new = [each for each in found.values() if isinstance(each, NewKey)]
+    assert added == (new if words else [])
+
+
+def test_a_new_key_is_one_row_with_the_hosts_that_have_it(scan_keys: Scan) -> None:
+    other = NewKey("known", "gpu9", OWN.kind, BLOB, "gpu9")
+    found: Found = {"gpu1": None, "gpu2": OWN, "gpu9": other, "gpu3": BEHIND, "gpu5": AWAY}
+    code, out, _ = scan_keys(found)
+    assert code == ExitCode.UNREACHABLE
+    head, row, *rest = out.splitlines()
+    assert head.split() == ["kind", "fingerprint", "new", "key", "of"]
+    kind, fingerprint, hosts = row.split()
+    assert (kind, fingerprint[:7], hosts) == ("ED25519", "SHA256:", "bastion,gpu[2,9]")
+    assert rest[:3] == ["", f"gpu3: {AFTER}", ""]
+    assert rest[3].split() == ["error", "gpu5"]
+    assert rest[-1] == "known: gpu1"
+    assert scan_keys({"gpu1": None}) == (ExitCode.OK, "known: gpu1\n", [])
+    assert len(scan_keys({"gpu2": OWN})[1].splitlines()) == 2, "and nothing that is empty"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("words", "answer", "written"),
+    [((), "y\n", True), ((), "n\n", False), (("--json",), "y\n", False)],
+)
+def test_who_has_read_the_list_is_asked_before_it_is_written(
+    words: tuple[str, ...],
+    answer: str,
+    written: bool,
+    scan_keys: Scan,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody at a terminal reads a document before he would be asked."""
+    monkeypatch.setattr("sys.stdin", Terminal(answer))
+    monkeypatch.setattr("sys.stderr", Terminal())
+    assert scan_keys({"gpu2": OWN}, *words)[2] == ([OWN] if written else [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import os
 import re
 import socket
@@ -149,6 +150,24 @@ def test_what_breaks_off_leaves_the_old_one_and_nothing_beside(tmp_path: Path) -
     dropped.write("late")
     dropped.finish()
     assert (file.read_text(), names(tmp_path), dropped.size) == ("old", {"it"}, 0)
+
+
+def test_a_full_disk_leaves_the_old_one_and_nothing_beside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever writes, and closes it later or never."""
+
+    def full(descriptor: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "full")
+
+    write_file(tmp_path / "it", "old")
+    beside = open_beside(tmp_path / "it")
+    monkeypatch.setattr("os.write", full)
+    with pytest.raises(OSError, match="full"):
+        beside.write("new")
+    assert names(tmp_path) == {"it"}
+    beside.finish()
+    assert (tmp_path / "it").read_text() == "old"
 
 
 @pytest.mark.parametrize("flush", [True, False])

@@ -20,7 +20,7 @@ from toolkit.rollout.events import KEPT
 from toolkit.rollout.journal import About, Event, Journal, Story
 from toolkit.rollout.plan.batches import Past, Phase, Step
 from toolkit.verbs.access import Fleet
-from toolkit.verbs.cli.rollout import Resumed, _max_fail, resumption, said_before
+from toolkit.verbs.cli.rollout import Resumed, _max_fail, _words, resumption, said_before
 
 DEFAULTS: dict[str, str | int | bool] = {
     "fanout": 64, "hook_timeout": 600, "serial": "", "drain": "", "pass_fd": -1, "json": False,
@@ -82,6 +82,31 @@ def test_an_undo_of_bioses_goes_about_it_as_it_is_told_now(
     assert (values["bmc_insecure"], values["bmc_pin"]) == (False, "ab")
     assert (values["serial"], values["fanout"], values["json"]) == ("1,10%", 4, False)
     assert values["drain"] == "drain {host}"
+
+
+PATHS = (
+    *("site", "inventory", "hosts_file", "ssh_config", "key", "cache", "stop_file"),
+    *("bmc_map", "bmc_ca", "bmc_password_file"),
+)
+SECRET = ("ask_pass", "ask_become_pass", "pass_fd", "become_pass_fd", "bmc_pass_fd", "resume")
+
+
+def test_a_run_remembers_no_secret_and_paths_that_hold_from_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not the yes of another day."""
+    monkeypatch.chdir(tmp_path)
+    said: dict[str, str | int | bool] = {"yes": True, "profile": "f/p.toml", "reason": "f/\udcff"}
+    said |= [*((name, 3) for name in SECRET), *((name, f"f/{name}") for name in PATHS)]
+    kept = _words(Said(said))
+    assert json.loads(kept) == {
+        **{name: f"{tmp_path}/f/{name}" for name in PATHS},
+        "profile": f"{tmp_path}/f/p.toml",
+        "reason": "f/\udcff",
+    }
+    assert kept.encode(), "what was typed as no text is kept, too"
+    named: dict[str, str | int | bool] = {"profile": "v1.2", "site": "", "fanout": 4}
+    assert json.loads(_words(Said(named))) == named
 
 
 def test_a_run_of_another_verb_is_not_gone_on_with(

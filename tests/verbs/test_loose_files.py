@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +12,11 @@ import pytest
 
 from tests import invoked
 from tests.evidence.build import node
+from tests.unit.test_any_text import PACKED, tarred, zipped
 from toolkit.errors import ExitCode, UsageError
 from toolkit.facts.nccl.nccl_log import parse_nccl_log
 from toolkit.facts.node.node import Node
+from toolkit.verbs.archives import Leaf, UnpackRoom, leaves
 from toolkit.verbs.pasted_logs import import_log
 from toolkit.verbs.saved import read_saved
 
@@ -147,3 +150,49 @@ def test_a_jobs_log_is_read_once_for_all_its_nodes(tmp_path: Path) -> None:
     assert {each.nccl_log.version for each in nodes if each.nccl_log} == {"2.27.3"}
     after = parse_nccl_log.cache_info()
     assert after.misses == before.misses
+
+
+# --- archives of them ---
+
+
+@pytest.mark.parametrize("suffix", PACKED)
+def test_what_is_cut_off_is_told_as_damaged_and_kept_as_it_is(suffix: str) -> None:
+    cut = PACKED[suffix](os.urandom(999))[:-9]
+    (leaf,) = leaves(f"x.{suffix}", cut, UnpackRoom(1 << 20))
+    assert (leaf.name, leaf.data) == (f"x.{suffix}", cut)
+    assert leaf.why.startswith("is damaged: ")
+
+
+def locked(files: dict[str, bytes]) -> bytes:
+    """A zip that says of each member that it is encrypted."""
+    data = bytearray(zipped(files))
+    for begin, flags in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
+        data[data.index(begin) + flags] |= 1
+    return bytes(data)
+
+
+def test_what_cannot_be_opened_is_told_as_such_and_not_as_damaged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    secret = locked({"topo.txt": MATRIX.encode()})
+    assert list(leaves("x.zip", secret, UnpackRoom(1 << 20))) == [
+        Leaf("x.zip", secret, "needs a password")
+    ]
+    monkeypatch.setenv("PATH", "/nowhere")
+    packed = b"\x28\xb5\x2f\xfd\0"
+    (leaf,) = leaves("x.zst", packed, UnpackRoom(1 << 20))
+    assert (leaf.name, leaf.data, leaf.why) == ("x.zst", packed, "zstd is not here to unpack it")
+
+
+@pytest.mark.parametrize("pack", [tarred, zipped])
+def test_hidden_members_are_passed_over_and_the_others_counted(
+    pack: Callable[[dict[str, bytes]], bytes],
+) -> None:
+    data = pack({"a/.hidden": b"x", "a/b": b"y", "c": b"z"})
+    whole = UnpackRoom(1 << 20)
+    whole.files = 2
+    assert [each.name for each in leaves("x", data, whole)] == ["x/a/b", "x/c"]
+    fewer = UnpackRoom(1 << 20)
+    fewer.files = 1
+    with pytest.raises(UsageError, match="x/c: one file too many"):
+        list(leaves("x", data, fewer))

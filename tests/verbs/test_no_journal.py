@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import cast
 
 import pytest
+from msgspec.structs import replace
 
 from toolkit.cli.options import Said
-from toolkit.errors import ExitCode
+from toolkit.errors import ExitCode, Outcome, UsageError
+from toolkit.facts.slurm import SlurmConfig
+from toolkit.features.slurm.io import Slurm
+from toolkit.features.slurm.run.nodes import Site
+from toolkit.features.slurm.run.service import SlurmService
 from toolkit.hosts.host import Host
+from toolkit.rollout.hooks import Hooks
 from toolkit.rollout.journal import About, JournalError, stamp
 from toolkit.rollout.plan.batches import terms_of
+from toolkit.rollout.run import Rolled
 from toolkit.rollout.runs import RunFolder
+from toolkit.ssh.pool import NotBegun
 from toolkit.verbs.access import Access, Fleet
-from toolkit.verbs.cli.rollout import agreed_of
+from toolkit.verbs.cli.rollout import agreed_of, counting, tell_halt
 from toolkit.verbs.cli.session import Session
-from toolkit.verbs.provision import ProvisionOptions
+from toolkit.verbs.provision import Provisioned, ProvisionOptions
 from toolkit.verbs.rollout import Agreed, keep_journal, roll_out
 from toolkit.want import Want
 
@@ -88,3 +98,81 @@ def test_a_budget_of_the_sites_makes_every_run_one(
     site.write_text("[rollout]\nmax_unavailable = 4\n")
     session = Session.begin("provision", Said({"profile": "peermem", "site": str(site)}))
     assert agreed_of(session, ["gpu01"]).alone
+
+
+@pytest.mark.parametrize(
+    ("said", "of_site", "budget"),
+    [("", "", 3), ("2", "", 2), ("", "1", 1), ("2", "1", 1), ("1", "2", 1)],
+)
+def test_what_changes_hosts_without_a_plan_keeps_the_least_budget_and_its_own_stop_files(
+    said: str, of_site: str, budget: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    (site := tmp_path / "site.toml").write_text(
+        f"[rollout]\nmax_unavailable = {of_site}\n" if of_site else ""
+    )
+    words = Said({"site": str(site), "max_unavailable": said, "stop_file": "halt", "max_fail": "1"})
+    session = Session.begin("reload", words)
+    hosts = tuple(map(Host, ("gpu01", "gpu02", "gpu03")))
+    fleet = replace(FLEET, hosts=hosts, access=Access(fanout=7))
+    agreed = counting(session, fleet, undoes="run").agreed
+    assert (min(agreed.terms.budget, 3), agreed.alone) == (budget, bool(said or of_site))
+    assert agreed.brakes.stop_files == (Path("halt"), session.folder.path / "stop")
+    assert (agreed.terms.failures, agreed.terms.at_once) == (1, 7)
+    assert (agreed.about.verb, agreed.about.reason, agreed.about.undoes) == ("reload", "", "run")
+    assert counting(session, fleet).agreed.about.undoes == ""
+
+
+@pytest.fixture
+def provisions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Session]:
+    """A session of provision that was told this."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+    def told(**words: str | int | bool) -> Session:
+        return Session.begin("provision", Said({"profile": "peermem", **words}))
+
+    return told
+
+
+def test_by_slurm_nodes_are_drained_by_it_alone(provisions: Callable[..., Session]) -> None:
+    """Or two would say when a node is out of service, and give it back."""
+    slurm = Site(cast("Slurm", None), cast("SlurmConfig", None), {})
+    session = provisions(job_timeout=5, hook_timeout=6)
+    hooks = agreed_of(session, ["gpu01"], slurm=slurm).hooks
+    run = session.folder.path.name
+    assert hooks == Hooks(limit_s=6.0, scheduler=SlurmService(slurm, run, 5.0))
+    session = provisions()
+    assert agreed_of(session, ["gpu01"], slurm=slurm).hooks == Hooks(
+        limit_s=600.0, scheduler=SlurmService(slurm, session.folder.path.name, 3600.0)
+    )
+    for name in ("drain", "undrain"):
+        with pytest.raises(UsageError, match="--via slurm drains and resumes by itself"):
+            agreed_of(provisions(**{name: "do {host}"}), ["gpu01"], slurm=slurm)
+        with pytest.raises(UsageError, match=f"--{name} 'do it' names no host"):
+            agreed_of(provisions(**{name: "do it"}), ["gpu01"])
+
+
+def test_while_a_stop_file_is_there_nothing_begins_and_all_may_look(
+    provisions: Callable[..., Session], tmp_path: Path
+) -> None:
+    (own := tmp_path / "halt").touch()
+    with pytest.raises(UsageError, match=f"nothing may begin now: the stop file {own} is there"):
+        agreed_of(provisions(stop_file=str(own)), ["gpu01"])
+    looks = agreed_of(provisions(stop_file=str(own), check=True), ["gpu01"])
+    everyones = tmp_path / "gdr-toolkit/stop"
+    assert looks.brakes.stop_files[0] == own
+    assert looks.brakes.stop_files[-1] == everyones
+    everyones.parent.mkdir(exist_ok=True)
+    everyones.touch()
+    with pytest.raises(UsageError, match=f"the stop file {everyones} is there"):
+        agreed_of(provisions(), ["gpu01"])
+
+
+def test_whom_a_halt_left_out_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    left: Outcome[Provisioned] = Outcome("gpu02", error=NotBegun("gpu02: not begun"))
+    failed: Outcome[Provisioned] = Outcome("gpu01", error=UsageError("gpu01: it fails"))
+    outcomes = {each.host: each for each in (failed, left)}
+    tell_halt(Rolled(outcomes))
+    assert capsys.readouterr().err == ""
+    tell_halt(Rolled(outcomes, halt="1 failed"))
+    assert capsys.readouterr().err == "stopped: 1 failed; not begun: gpu02\n"

@@ -3,23 +3,38 @@
 from __future__ import annotations
 
 from datetime import date
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
+from msgspec import Struct
 from msgspec.structs import replace
 
 from tests.evidence.build import node
 from toolkit.checks.check import Finding, Status, Tense
 from toolkit.checks.judged import Judged, judge_node
+from toolkit.errors import Outcome, ToolkitError, TransportError
 from toolkit.facts.boot.next_boot import MARK
+from toolkit.hosts.host import Host
+from toolkit.plan.artefact import Trigger
+from toolkit.plan.plan import Plan
 from toolkit.plan.trial import CommandLines
+from toolkit.rollout.events import Nobody
+from toolkit.rollout.plan.batches import Past, Phase, Step
+from toolkit.rollout.runs import RunFolder
+from toolkit.ssh.transport import Transport
+from toolkit.verbs.access import Access, Fleet
 from toolkit.verbs.plan import NO_CHANGE, Planned
-from toolkit.verbs.provision import Provisioned, _worse, harm
+from toolkit.verbs.provision import Provisioned, ProvisionOptions, _worse, harm
+from toolkit.verbs.provision_node import TurnWork, _Turn
 from toolkit.want import Want
 
 PASS, FAIL, UNKNOWN, NA = Status.PASS, Status.FAIL, Status.UNKNOWN, Status.NA
 WELL = judge_node("gpu1", node(), Want(), date(2026, 11, 22))
 NOW = next(v.check.id for v in WELL.verdicts if v.check.tense is Tense.NOW)
 AT_BOOT = next(v.check.id for v in WELL.verdicts if v.check.tense is Tense.AT_BOOT)
+
+FLEET = Fleet((Host("gpu1"),), lambda _: pytest.fail("it is reached"), Access())
 
 
 def judged(status: Status, check: str = NOW) -> Judged:
@@ -85,3 +100,83 @@ def test_a_rollout_stops_where_a_check_fails_that_did_not(
     then: Status, now: Status, told: str
 ) -> None:
     assert harm(Provisioned(judged(then), judged(now))) == told
+
+
+# --- a turn that goes on ---
+
+SOME, MORE = Plan(triggers=(Trigger.DEPMOD,)), Plan(triggers=(Trigger.DEPMOD, Trigger.REBOOT))
+AWAY = TransportError("gpu1: away")
+
+
+class Going(Struct):
+    """A turn of a host with such a past, for which that plan was shown; it finds these, in turn."""
+
+    agreed: Plan | ToolkitError
+    past: tuple[Phase, ...]
+    found: tuple[Plan | ToolkitError, ...]
+
+    def start(self, monkeypatch: pytest.MonkeyPatch) -> tuple[Plan, list[Plan | ToolkitError]]:
+        """What is to be done, and what it has not looked at."""
+        left = list(self.found)
+
+        def look(_: object) -> Planned:
+            found = left.pop(0)
+            if isinstance(found, ToolkitError):
+                raise found
+            return Planned(WELL, found)
+
+        monkeypatch.setattr(_Turn, "_look", look)
+        monkeypatch.setattr("time.sleep", lambda _: None)
+        past = Past(tuple(Step("gpu1", each) for each in self.past))
+        agreed: Outcome[Planned] = (
+            Outcome("gpu1", error=self.agreed)
+            if isinstance(self.agreed, ToolkitError)
+            else Outcome("gpu1", Planned(WELL, self.agreed))
+        )
+        folder = cast("RunFolder", None)  # nothing is kept of it here
+        work = TurnWork(FLEET, Want(), WELL.today, ProvisionOptions(), folder, {"gpu1": agreed})
+        way = cast("Transport", SimpleNamespace(close=lambda: None))
+        return _Turn(work, Host("gpu1"), way, Nobody(), past)._start().plan, left
+
+
+@pytest.mark.parametrize(
+    ("going", "done"),
+    [
+        (Going(SOME, (), ()), SOME),
+        (Going(SOME, (Phase.PLANNED,), ()), SOME),
+        (Going(SOME, (Phase.BEGUN,), (SOME,)), SOME),
+        (Going(MORE, (Phase.APPLYING,), (SOME,)), SOME),
+        (Going(AWAY, (Phase.APPLYING,), (MORE,)), MORE),
+        (Going(SOME, (Phase.REBOOTING,), (AWAY, AWAY, SOME)), SOME),
+    ],
+    ids=["first", "planned", "begun", "done-in-part", "was-away", "boots"],
+)
+def test_a_turn_that_was_begun_is_of_what_is_found_now(
+    going: Going, done: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert going.start(monkeypatch) == (done, [])
+
+
+@pytest.mark.parametrize(
+    ("going", "why"),
+    [
+        (Going(SOME, (Phase.BEGUN,), (MORE,)), "more is to be done than when the plan was made"),
+        (
+            Going(
+                SOME,
+                (Phase.APPLYING,),
+                (
+                    AWAY,
+                    SOME,
+                ),
+            ),
+            "away",
+        ),
+    ],
+    ids=["more", "no-boot-is-waited-for"],
+)
+def test_a_turn_that_was_begun_stops_before_what_nobody_agreed_to(
+    going: Going, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ToolkitError, match=f"gpu1: {why}"):
+        going.start(monkeypatch)

@@ -92,10 +92,11 @@ class Gdr(Program):
             raise _ended(why, self.argv, [*self.collection.task_names]) from why
 
     def _make_parser(self) -> Parser:
-        """Of the verbs that the line may name: Invoke copies all options of each that it knows."""
+        """Of the verbs that the line may name: Invoke copies all options of each that it knows.
+
+        A shell's completion, too, asks of the options of a verb that stands there in full.
+        """
         line, tasks = " ".join(self.argv), self.collection.task_names
-        if "--complete" in line:
-            return super()._make_parser()
         contexts = [
             ParserContext(name, aliases, self.collection[name].get_arguments())
             for name, aliases in tasks.items()

@@ -102,7 +102,7 @@ class Bmc(Reader):
     def _otherwise(self, before: Resource) -> Resource:
         """The same, read again; an ETag that stayed and was refused is tried in its strong form."""
         now = self.get(before.path)
-        if now.etag and now.etag == before.etag:
+        if now.etag == before.etag:
             return Resource(now.path, now.text, now.body, now.etag.removeprefix("W/"))
         return now
 

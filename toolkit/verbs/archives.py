@@ -167,13 +167,9 @@ def _of_zstd(name: str, data: bytes, room: UnpackRoom) -> bytes:
             )
         except FileNotFoundError:
             raise _Locked("zstd is not here to unpack it") from None
-        with child:
-            try:
-                assert child.stdout is not None  # noqa: S101 # it was asked for, above
-                found = room.read(name, child.stdout)
-            except BaseException:
-                child.kill()
-                raise
+        with child:  # which ends at once where it is read no further
+            assert child.stdout is not None  # noqa: S101 # it was asked for, above
+            found = room.read(name, child.stdout)
     if child.returncode:
         raise EOFError("says zstd")
     return found

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.unit.biosing import bios
+from tests.invoked import here
+from tests.unit.biosing import bios, planned
 from toolkit.checks.firmware.bios_wanted import wanted
+from toolkit.cli.options import Said
 from toolkit.compat.bios import BiosRole, shipped
+from toolkit.errors import ExitCode, Outcome, UsageError
 from toolkit.facts.firmware.bios_setting import match
 from toolkit.facts.firmware.redfish_bios import Bios
 from toolkit.facts.firmware.redfish_bmc import BmcRead, Trust
+from toolkit.features.bios import cli as verb
 from toolkit.features.bios.plan_reading import BiosLine, BiosReading, LineState, ill, lines_of
+from toolkit.features.bios.run_reset import Consent
 from toolkit.want import Role
+
+Capture = pytest.CaptureFixture[str]
 
 SR_IOV = "SriovGlobalEnable"
 
@@ -77,3 +86,53 @@ def test_what_nothing_is_wanted_of_is_left_alone_and_what_is_not_there_is_told()
     assert found[BiosRole.ASPM].read_only
     assert list(found) == list(BiosRole)
     assert not ill([alone, missing])
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--set acs=off --undo a-run", "--set and --undo: one of them"),
+        ("--apply", "--apply without --set"),
+        ("--reboot", "--reboot without --set"),
+        ("--set acs=off --reboot", "--reboot without --apply"),
+        ("--hosts gpu1", "nobody to log in as at the BMCs"),
+    ],
+)
+def test_what_makes_no_sense_is_said_before_any_bmc_is_asked(
+    words: str, says: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, capsys: Capture
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(verb, "open_fleet", lambda _: pytest.fail("it is asked"))
+    assert here(monkeypatch, "bios", *words.split()) == ExitCode.USAGE
+    assert capsys.readouterr().err.startswith(f"error: {says}")
+
+
+@pytest.mark.parametrize("limit", [0, 1, 1200])
+def test_what_was_allowed_is_what_is_agreed_to(limit: int) -> None:
+    said = Said({"boot_timeout": limit, "reboot": True, "over_jobs": True, "force_reset": True})
+    if limit < 1:
+        with pytest.raises(UsageError, match="--boot-timeout 0: at least 1 second"):
+            verb._consent(said)
+    else:
+        whole = Consent(reboot=True, over_jobs=True, force=True, boot_s=limit)
+        assert verb._consent(said) == whole
+        assert verb._consent(Said({})) == Consent(boot_s=1200)
+
+
+def reading(asked: str) -> Outcome[BiosReading]:
+    found = bios()
+    return Outcome(
+        "gpu1", BiosReading(BmcRead("192.0.2.9", Trust.CA), found, (), planned(found, asked))
+    )
+
+
+def test_a_value_that_no_bios_takes_is_a_slip_and_one_that_some_take_a_finding() -> None:
+    asked = "raw:SubNumaCluster=2-Way"
+    takes, other = reading(asked), reading(asked.replace("2-", "9-"))
+    with pytest.raises(UsageError, match="SubNumaCluster=9-Way: no BIOS of them takes it"):
+        verb._refuse_nonsense([other, other])
+    verb._refuse_nonsense([takes, other])
+    verb._refuse_nonsense([takes, Outcome("gpu2", error=UsageError("away"))])
+    closed = reading("raw:PcieAspmL1=Disabled")
+    assert [each.named for each in closed.get().plan.blocked] == [True]
+    verb._refuse_nonsense([closed])

@@ -24,6 +24,7 @@ from toolkit.features.bios.plan_wishes import (
     read_asked,
     satisfied,
 )
+from toolkit.redfish.client import Raw
 from toolkit.want import Role
 
 
@@ -174,6 +175,14 @@ def test_of_a_number_the_ends_that_are_told_are_named(
     lower: int | None, upper: int | None, said: str
 ) -> None:
     assert allowed(Attribute("A", 5, entry=AttributeEntry("A", lower=lower, upper=upper))) == said
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(True, "true, false"), (5, "a whole number"), ("On", "not told by its registry")],
+)
+def test_without_a_registry_the_value_tells_what_is_taken(value: Raw, said: str) -> None:
+    assert allowed(Attribute("A", value)) == said
 
 
 def test_an_attribute_nobody_has_comes_with_those_that_are_near() -> None:

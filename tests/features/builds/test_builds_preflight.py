@@ -327,6 +327,14 @@ def test_the_worst_answer_is_that_of_all(
     assert (found.answer, found.exit_code) == (answer, code)
 
 
+def tried(said: str) -> Preflight:
+    """What is foretold where one step is compiled, and says this."""
+    survey, graph = INSTALLED.ground, graph_of(INSTALLED.ground)
+    place = BuildPlace("here", "", "local", lambda _: survey, lambda _: said)
+    surveyed = Surveyed(survey, (NeedGraph(Need(), graph),))
+    return preflight(LaidHeaders(place, (), ()), surveyed, shipped(), compile_it=True, limit_s=60)
+
+
 @pytest.mark.parametrize(
     ("ending", "answer"),
     [
@@ -340,11 +348,12 @@ def test_a_trial_that_was_cut_short_says_nothing_of_the_compiler(
 ) -> None:
     began = "= begin ok gdr-toolkit/1\n= prepare.output ok x\n= prepare ok x\n"
     said = f"{began}= make.output ok x\n|x.c:1: error: no member named y\n{ending}"
-    survey, graph = INSTALLED.ground, graph_of(INSTALLED.ground)
-    place = BuildPlace("here", "", "local", lambda _: survey, lambda _: said)
-    surveyed = Surveyed(survey, (NeedGraph(Need(), graph),))
-    found = preflight(LaidHeaders(place, (), ()), surveyed, shipped(), compile_it=True, limit_s=60)
-    assert found.answer is answer
+    assert tried(said).answer is answer
+
+
+def test_a_trial_that_made_its_module_is_a_yes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolkit.features.builds.run.preflight.read_outcome", lambda *_: "made")
+    assert tried("").answer is CompileAnswer.WILL
 
 
 def test_the_report_gives_each_reason_with_its_source_and_what_to_do() -> None:

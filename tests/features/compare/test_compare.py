@@ -24,7 +24,7 @@ from toolkit.checks.outliers import (
     Sheets,
 )
 from toolkit.evidence import Evidence
-from toolkit.facts.comparables import TOPICS, Trait, traits
+from toolkit.facts.comparables import HCA_NAMES, TOPICS, Trait, traits
 from toolkit.facts.node.node import Node
 from toolkit.features.compare.cli import text
 from toolkit.report.table import WIDTH
@@ -295,6 +295,19 @@ def _moved_infiniband() -> str:
     for old in ("0000:19:", "0000:9b:", "0000:06:"):
         text = text.replace(old, f"0000:{int(old[5:7], 16) ^ 0x08:02x}:")
     return text
+
+
+def test_a_device_that_no_driver_has_is_told_as_one() -> None:
+    _, differences = only(fleet(boards={"gpu007": BOARD.but(GPUS[0], driver="")}))
+    told = {each.topic: (each.item, each.value, each.norm) for each in differences}
+    assert told["bound driver"] == (GPUS[0], "none", "nvidia")
+
+
+def test_a_device_of_software_stands_nowhere_and_is_compared_with_none() -> None:
+    soft = "rxe0/node_type:1: CA\nrxe0/ports/1/state:4: ACTIVE\n"
+    found = traits(Node(node({"infiniband": INFINIBAND + soft})), HCA_NAMES)
+    assert found == traits(Node(node()), HCA_NAMES)
+    assert found
 
 
 def test_a_device_that_is_missing_is_missed_at_its_own_address() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from tests import invoked
 from toolkit.errors import ExitCode
+from toolkit.rollout.journal import Journal
 
 LONG = True
 ROOT = Path(__file__).parents[3]
@@ -185,10 +186,11 @@ def test_the_pairs_of_a_set_are_run_told_kept_and_judged_again(
 ) -> None:
     words = ("--pairs", "ring", "--seconds", "1", "--json")
     better_before(ran[0], ran[1].parent)
-    done = gdr("--hosts", "demo-acs,demo021", *words)
-    assert done.returncode == ExitCode.FAILED, done.stderr
+    done = gdr("--hosts", "demo-acs,demo021,demo-noroot", *words)
+    assert done.returncode == ExitCode.UNREACHABLE, done.stderr
     told = json.loads(done.stdout)
     jsonschema.validate(told, SCHEMA)
+    assert told["pairs"]["left"] == {"demo-noroot": "sudo wants a password"}
     status = {each["number"]: each["status"] for each in told["results"]}
     fewer = [each for each in told["declined"] if status[each["number"]] == "pass"]
     assert fewer, "told though it passes"
@@ -199,6 +201,8 @@ def test_the_pairs_of_a_set_are_run_told_kept_and_judged_again(
     [ends] = pairs["open"]
     assert sorted(ends) == ["demo-acs mlx5_0", "demo021 mlx5_0"], "either may be it"
     folder = done.stderr.split("kept in ")[1].splitlines()[0]
+    with Journal.open(Path(folder)) as journal:  # whom else it names is claimed in vain
+        assert {*sum(journal.story().batches, ())} == {"demo-acs", "demo021"}
     page = Path(folder) / "pairs.html"
     again = gdr("--from", folder, "--json", "--html", str(page))
     assert again.returncode == ExitCode.FAILED, again.stderr
@@ -209,6 +213,14 @@ def test_the_pairs_of_a_set_are_run_told_kept_and_judged_again(
     assert document["pairs"]["open"] == pairs["open"]
     past = gdr("--hosts", "demo-acs", "--past").stdout
     assert past.count("demo021 mlx5_0") == 8 + 3 * len(ran[0]["results"])
+
+
+def test_where_no_pair_can_be_run_nothing_is_begun(gdr: Gdr) -> None:
+    done = gdr("--hosts", "demo-noroot,demo-acs", "--pairs", "all")
+    assert done.returncode == ExitCode.UNKNOWN
+    assert done.stdout.splitlines()[0] == "0 runs in 0 rounds"
+    assert "left out   demo-noroot: sudo wants a password" in done.stdout
+    assert "kept in" not in done.stderr
 
 
 def test_the_pairs_of_a_set_are_told_before_with_what_is_predicted(gdr: Gdr) -> None:

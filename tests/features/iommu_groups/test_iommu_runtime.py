@@ -309,3 +309,35 @@ def test_a_look_that_was_cut_off_is_no_judgement() -> None:
     frames = {"kernel-release": Frame("kernel-release", State.OK, "x", "6.8.0\n")}
     with pytest.raises(NoEvidence):
         parse_domains(Evidence(frames, complete=False))
+
+
+@pytest.mark.parametrize(
+    ("state", "text", "before"),
+    [
+        (State.ABSENT, "", {}),
+        (State.OK, "", {}),
+        # Of one that was changed twice the first row tells what it had.
+        (State.OK, "a DMA\nb identity\na identity\n", {"a": "DMA", "b": "identity"}),
+    ],
+)
+def test_what_a_node_says_of_its_groups_is_read(
+    state: State, text: str, before: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = object()
+    monkeypatch.setattr("toolkit.facts.pci.iommu_groups.parse_holding", lambda _: held)
+    told = {
+        "kernel-release": "6.8.0-45-generic\n",
+        "groups": "12 DMA yes 0000:19:00.0 0x020700 0x15b3:0x1021 mlx5_core 0\n",
+        "carried": "net ens1 /sys/devices/pci0000:15/0000:19:00.0/net/a b\n",
+    }
+    frames = {key: Frame(key, State.OK, "x", each) for key, each in told.items()}
+    frames["domains-before"] = Frame("domains-before", state, "x", text)
+    found = parse_domains(Evidence(frames, complete=True))
+    assert (str(found.kernel), [each.number for each in found.groups]) == (
+        "6.8.0-45-generic",
+        ["12"],
+    )
+    (carried,) = found.carried
+    assert (carried.kind, carried.name) == ("net", "ens1")
+    assert carried.path.endswith("/net/a b")
+    assert (found.holding, found.before) == (held, before)

@@ -11,12 +11,16 @@ from typing import Any
 import pytest
 
 from tests.evidence.build import node
+from tests.invoked import here
 from toolkit.cli import Gdr, verbs
 from toolkit.errors import ApplyError, ExitCode, Outcome, UsageError
 from toolkit.evidence import Evidence
+from toolkit.features.kubernetes import cli as kubernetes
 from toolkit.features.kubernetes.cli import _after_turn, _code
-from toolkit.features.kubernetes.run import Brought
+from toolkit.features.kubernetes.io import KubeCluster
+from toolkit.features.kubernetes.run import Brought, RolloutLimits
 from toolkit.report.document import Told
+from toolkit.rollout.run import Rolled
 from toolkit.verbs.doctor import examine_saved
 from toolkit.want import Want
 
@@ -32,7 +36,8 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program = tmp_path / "kubectl"
     listed = '{"items": [{"kind": "Node", "metadata": {"name": "gpu007"}}]}'
     heard = f'echo "$3" >>{tmp_path}/asked; echo "$*" >>{tmp_path}/words'
-    program.write_text(f"#!/bin/sh\n{heard}\necho '{listed}'\n")
+    put = f'case "$*" in *" -f -"*) cat >{tmp_path}/put ;; esac'
+    program.write_text(f"#!/bin/sh\n{heard}\n{put}\necho '{listed}'\n")
     program.chmod(0o755)
     file = tmp_path / "pods.log"
     file.write_text(f"gdr-toolkit: node gpu007: probe\n{STUB.dump()}")
@@ -90,6 +95,69 @@ def test_a_context_of_no_kubeconfig_is_refused(
     argv = ["gdr", "kubernetes", "--check", "--from", str(log), "--context", "train"]
     Gdr(namespace=verbs()).run(argv, exit=False)
     assert "--context is one of a --kubeconfig, and none was named" in capsys.readouterr().err
+
+
+AS_WANTED = Outcome("gpu007", Brought("", given_back=True))
+STOPPED: Outcome[Brought] = Outcome("gpu007", error=ApplyError("gpu007: step 3 ended with 1"))
+HOW = ("--drain-timeout", "5", "--job-timeout", "6", "--cordoned", "--delete-emptydir-data")
+
+
+def carried_out(
+    log: Path, monkeypatch: pytest.MonkeyPatch, rolled: Rolled[Brought], *words: str
+) -> tuple[int, dict[str, Any]]:
+    """The exit code of --roll that ends so, and what it was carried out with. Any: of all kinds."""
+    seen: dict[str, Any] = {}
+
+    def carry(cluster: KubeCluster, *_: object, **how: object) -> Rolled[Brought]:
+        seen.update(how, cluster=cluster)
+        return rolled
+
+    monkeypatch.setattr(kubernetes, "roll_out_pods", carry)
+    path = ("--profile", "peermem", "--kubeconfig", "kube.conf", "--yes")
+    argv = ("kubernetes", "--roll", "--from", str(log), "--image", IMAGE, *path, *words)
+    return here(monkeypatch, *argv), seen
+
+
+@pytest.mark.parametrize(
+    ("words", "limits"),
+    [((), RolloutLimits()), (HOW, RolloutLimits(5.0, 6.0, taken=True, emptydir=True))],
+    ids=["usual", "said"],
+)
+def test_what_was_agreed_to_is_what_is_carried_out(
+    words: tuple[str, ...], limits: RolloutLimits, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, seen = carried_out(log, monkeypatch, Rolled({"gpu007": AS_WANTED}), *words)
+    assert seen["limits"] == limits
+    assert seen["agreed"].alone, "nothing is begun without a journal"
+    assert seen["agreed"].reported == seen["cluster"].out
+    put = log.with_name("put").read_text()
+    kinds = [line for line in put.split("\n") if line.startswith("kind: ")]
+    assert "kind: Job" in kinds
+    assert "kind: DaemonSet" not in kinds, "whose nodes have been read"
+
+
+@pytest.mark.parametrize(
+    ("rolled", "code", "said"),
+    [
+        (Rolled({"gpu007": AS_WANTED}), ExitCode.OK, "gpu007: as wanted\n"),
+        (Rolled({"gpu007": STOPPED}), ExitCode.STOPPED, "step 3 ended with 1"),
+        (Rolled({"gpu007": AS_WANTED}, interrupted=True), ExitCode.INTERRUPTED, "as wanted"),
+        (Rolled({"gpu007": AS_WANTED}, halt="a file"), ExitCode.OK, "stopped: a file"),
+    ],
+    ids=["well", "failed", "interrupted", "halted"],
+)
+def test_how_a_rollout_ended_is_told(
+    rolled: Rolled[Brought],
+    code: ExitCode,
+    said: str,
+    log: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert carried_out(log, monkeypatch, rolled)[0] == code
+    told = capsys.readouterr()
+    assert said in told.out + told.err
 
 
 def test_that_no_cluster_was_asked_is_said(log: Path, capsys: pytest.CaptureFixture[str]) -> None:

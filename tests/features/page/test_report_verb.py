@@ -7,14 +7,23 @@ import json
 import os
 import shutil
 from pathlib import Path
+from typing import cast
 
 import jsonschema
 import pytest
 from invoke.context import Context
 from invoke.exceptions import Exit
 
+from tests.evidence.build import node
 from tests.unit.fleets import CAPTURES
-from toolkit.features.page.cli import report
+from toolkit import DEFAULT_PROFILE
+from toolkit.cli.options import Said
+from toolkit.errors import TransportError
+from toolkit.features.page import cli
+from toolkit.features.page.cli import _command, look_at_scrubbed, report
+from toolkit.features.page.show.seen import SeenNode
+from toolkit.groups import numbered
+from toolkit.verbs.access import Access, Fleet
 from toolkit.want import PROFILES
 
 SCHEMA = Path(__file__).parents[3] / "docs/report.schema.json"
@@ -127,3 +136,36 @@ def test_a_page_of_an_installed_toolkit_names_the_command_that_was_called(
     assert f"Made by <code>gdr report --from {saved}" in made
     assert "gdr provision --hosts gpu-acs" in made
     assert "invokew" not in made + list_.read_text()
+
+
+@pytest.mark.parametrize(
+    ("said", "typed"),
+    [
+        ({"hosts": "gpu[1-2]"}, "report --hosts 'gpu[1-2]'"),
+        ({"from_": "a b", "hosts": ""}, "report --from 'a b'"),
+        ({"hosts": "a", "profile": "dmabuf"}, "report --hosts a --profile dmabuf"),
+        ({"hosts": "a", "profile": "dmabuf", "scrub": True}, "report --scrub"),
+    ],
+)
+def test_the_command_that_made_a_page_makes_it_again(
+    said: dict[str, str | int | bool], typed: str
+) -> None:
+    """But where names are hidden: it would say them."""
+    assert _command(Said({"profile": DEFAULT_PROFILE, **said})).endswith(f" {typed}")
+
+
+def test_of_a_page_for_others_errors_and_names_are_hidden_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    away = TransportError("secret7: no route to secret7", hint="is secret7 up?")
+    found = {"secret6": node(), "secret7": away}
+    monkeypatch.setattr(cli, "gather", lambda _: found)
+    fleet = Fleet((), lambda _: pytest.fail("it is asked twice"), Access())
+    looked = look_at_scrubbed(fleet, lambda name, _: cast("SeenNode", name))
+    assert [each.host for each in looked] == [numbered(1), numbered(2)]
+    assert str(looked[0].value) == numbered(1)
+    why = looked[1].error
+    assert isinstance(why, TransportError)
+    assert "secret7" not in f"{why} {why.hint}"
+    assert "no route to" in str(why)
+    assert (str(away), away.hint) == ("secret7: no route to secret7", "is secret7 up?")

@@ -15,7 +15,7 @@ from toolkit.errors import ExitCode
 from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.topology import Distance
-from toolkit.features.predict.page import Asked, Forecast, page
+from toolkit.features.predict.page import Asked, Forecast, _titles, page
 from toolkit.features.predict.plan.stages import Stages, stages
 from toolkit.features.predict.plan.totals import (
     Return,
@@ -24,7 +24,7 @@ from toolkit.features.predict.plan.totals import (
     predict_inputs,
     read_node,
 )
-from toolkit.throughput.inputs import Load, PairInputs
+from toolkit.throughput.inputs import NOT_TOLD, Load, PairInputs
 from toolkit.throughput.pair import predict_pair
 
 C = constants()
@@ -59,6 +59,22 @@ def test_the_slowest_stage_sets_the_time_of_the_direct_way_and_copies_add_up() -
     assert [out.rate, over.rate] == pytest.approx([50.3, 48.1], abs=0.1)
     # Two launches of a copy, 19.3 us together, and the bytes.
     assert out.took + into.took == pytest.approx(19.3 + 2 * MIB / out.rate / 1e3)
+
+
+@pytest.mark.parametrize(
+    ("blocked", "assumed", "now"),
+    [("", "", (True, False)), ("", NOT_TOLD, (False, False)), ("x", "", (False, True))],
+    ids=["goes", "not-told", "blocked"],
+)
+def test_the_way_that_a_node_goes_now_is_said_where_it_is_known(
+    blocked: str, assumed: str, now: tuple[bool, bool]
+) -> None:
+    made = staged(pair())
+    assert made is not None
+    found = predict_pair(pair(), Load(), C)
+    sure = replace(found.with_gdr, assumptions=(assumed,) if assumed else ())
+    told = replace(found, blocked=blocked, with_gdr=sure)
+    assert tuple("this node goes now" in each for each in _titles(made, told)) == now
 
 
 def test_a_gpu_that_shares_its_memory_is_not_copied_from() -> None:

@@ -189,6 +189,13 @@ def test_a_path_that_no_source_tells_is_not_drawn_by_the_root_complex() -> None:
     assert upper[2] == "a path not told"
 
 
+def test_of_a_way_that_a_matrix_alone_tells_no_link_is_made_up() -> None:
+    ways = view("a", loose(nvidia_topology=matrix())).ways
+    assert ways
+    told = {(way.limit, way.gigabytes, way.limited_at, way.redirects, way.why) for way in ways}
+    assert told == {("", 0.0, "", None, "")}
+
+
 def test_a_way_over_several_switches_and_a_numa_node_that_is_not_told_are_said_whole() -> None:
     inline = node(board=INLINE)
     assert "PCIe switches" in said(way(inline))

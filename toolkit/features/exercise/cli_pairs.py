@@ -63,11 +63,11 @@ def pairs_measured(
         views, left = taking_part(looked, not_idle(opened), over_jobs=judging.over_jobs)
         pairs = PairSet(views, terms)
         ahead = _ahead(way, pairs)
+        tests = (asked := _exercise(pairs, ahead)).tests
         sheet = ExerciseReport(
-            tuple(each.host for each in looked), (), _exercise(pairs, ahead), judging.threshold,
-            ExitCode.PENDING, session.now, {}, simulated=opened.demo,
+            tuple(each.host for each in looked), (), asked, judging.threshold,
+            ExitCode.PENDING if tests else ExitCode.UNKNOWN, session.now, {}, simulated=opened.demo,
         )  # fmt: skip
-        tests = sheet.exercise.tests if sheet.exercise else ()
         if said.looks or not tests:
             return _planned(session, pairs, ahead, sheet, left)
         meant = replace(opened, hosts=tuple(host for host in opened.hosts if host.name in views))
@@ -172,14 +172,14 @@ def _planned(
     way = session.said.text("pairs")
     verbose = session.said.flag("verbose")
     lines = planned_pairs_lines(rows, ahead.runs, ahead.rounds, way, verbose=verbose)
-    if plan := sheet.exercise:
-        lines += ["", f"Each run is of {counted(len(plan.tests), 'test')}:"]
-        lines += [f"   {test.title}" for test in plan.tests]
+    assert sheet.exercise is not None  # noqa: S101 # what is planned is there
+    tests = sheet.exercise.tests
+    lines += ["", f"Each run is of {counted(len(tests), 'test')}:"]
+    lines += [f"   {test.title}" for test in tests]
     session.say("\n".join([*lines, *_left_out(sheet, left)]))
-    code = ExitCode.PENDING if plan and plan.tests else ExitCode.UNKNOWN
     if session.said.flag("json"):
-        sys.stdout.write(dumps(document(replace(sheet, code=code))))
-    return code
+        sys.stdout.write(dumps(document(sheet)))
+    return sheet.code
 
 
 def _left_out(sheet: ExerciseReport, left: Mapping[str, str] = MappingProxyType({})) -> list[str]:

@@ -216,7 +216,7 @@ def _keys(outcomes: Sequence[Outcome[NewKey | None]], paint: Painter) -> list[st
     for key in found:
         having.setdefault((kind_name(key.kind), fingerprint(key.blob)), []).append(key.host)
     rows = [(*names, clean(fold(hosts))) for names, hosts in having.items()]
-    head, *lines = columns([("kind", "fingerprint", "new key of"), *rows]) if rows else [""]
+    head, *lines = columns([("kind", "fingerprint", "new key of"), *rows])
     lines = [paint(head, Ink.GREY), *lines, ""] if rows else []
     for key, hosts in found.items():
         if behind := [each for each in hosts if each != key.host]:
