@@ -105,6 +105,18 @@ def judging_apart(
     return work
 
 
+def _made(wants: Wants, judge: Making[T]) -> Callable[[str, Evidence], T]:
+    """The work on each node's evidence; what it will read of tables is read now."""
+    from toolkit.compat.gpus import machine_types  # noqa: PLC0415 while nodes are asked
+    from toolkit.facts.modules.elf import import_reader  # noqa: PLC0415 likewise
+
+    import_reader()
+    machine_types()
+    wants.of("").compat.read_ahead()
+    work = judge()
+    return lambda name, evidence: work(name, evidence, wants.of(name))
+
+
 def examine(
     fleet: Fleet,
     wants: Wants,
@@ -121,19 +133,9 @@ def examine(
     """
     from toolkit.verbs.reading import read_meanwhile  # noqa: PLC0415 only who asks nodes pays for it
 
-    def make(judge: Making[T]) -> Callable[[str, Evidence], T]:
-        from toolkit.compat.gpus import machine_types  # noqa: PLC0415 while nodes are asked
-        from toolkit.facts.modules.elf import import_reader  # noqa: PLC0415 likewise
-
-        import_reader()
-        machine_types()
-        wants.of("").compat.read_ahead()
-        work = judge()
-        return lambda name, evidence: work(name, evidence, wants.of(name))
-
     processes = processes_for(fleet, wants)
     if processes < 2:
-        here = partial(make, partial(judging, today, also, gathered))
+        here = partial(_made, wants, partial(judging, today, also, gathered))
         return read_meanwhile(fleet, folder, here, earlier=True, then=then)
     folder.settle()  # or each would make one
 
@@ -147,7 +149,7 @@ def examine(
         folder.trouble = folder.trouble or found[2]
         return told(found[:2])
 
-    apart = partial(make, judge)
+    apart = partial(_made, wants, judge)
     outcomes = read_meanwhile(fleet, folder, apart, earlier=True, then=then, processes=processes)
     return [each.map(kept) for each in outcomes]
 

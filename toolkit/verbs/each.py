@@ -33,7 +33,7 @@ H = TypeVar("H", bound=Hashable)
 # Nodes from which processes are started, for that costs as much processor as judging two hundred;
 # and for each of them at least so many.
 MANY, EACH = 512, 64
-SHARE = 32  # nodes of a live run for each process: 64 in one take 84 MiB, in two 69 MiB each at most
+SHARE = 32  # nodes of a live run for each process: 64 in one take 84 MiB, in two 69 each at most
 KEPT_S = 60.0  # for an operator who reads a plan and agrees
 _RECALLED = 64  # tuples of judgements that may come again, and are kept alive for it
 

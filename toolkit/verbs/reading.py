@@ -138,6 +138,13 @@ def read_each(
     return read_meanwhile(fleet, folder, lambda: work, title=title, earlier=earlier, more=more)
 
 
+def _import_transport(fleet: Fleet) -> None:
+    """Behind the threads that dial: who imports keeps the interpreter for 5 ms at a time."""
+    time.sleep(_TO_DIAL_S)
+    if fleet.access.transport == "paramiko":
+        import paramiko  # noqa: F401, PLC0415 they wait for it with a connection
+
+
 def read_meanwhile(
     fleet: Fleet,
     folder: RunFolder,
@@ -168,11 +175,8 @@ def read_meanwhile(
         return work(name, evidence.plus(ports))
 
     def meanwhile() -> None:
-        # Threads dial first: who imports keeps the interpreter for 5 ms at a time.
-        time.sleep(_TO_DIAL_S)
         try:
-            if fleet.access.transport == "paramiko":
-                import paramiko  # noqa: F401, PLC0415 they wait for it with a connection
+            _import_transport(fleet)
             made.set_result(make())
         except BaseException as why:
             made.set_exception(why)  # or each thread waits, with its connection, for ever
