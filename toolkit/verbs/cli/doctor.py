@@ -182,8 +182,8 @@ def _examined(
 
 def _import_report() -> None:
     """While nodes are waited for: 9 ms that would come after their answers."""
-    import toolkit.report.foreign  # noqa: PLC0415
-    import toolkit.report.text  # noqa: F401, PLC0415
+    import toolkit.report.foreign  # noqa: PLC0415 as it says
+    import toolkit.report.text  # noqa: F401, PLC0415 likewise
 
 
 def _image(where: str) -> tuple[Frame, ...]:
