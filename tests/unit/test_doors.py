@@ -25,6 +25,16 @@ def hello(c):
 ns = Collection(hello)
 ns.add_collection(verbs(), name="gdr")
 """
+PROGRAM = """\
+import sys
+from gdr_toolkit import main
+
+sys.argv = ["gdr", "--version"]
+try:
+    main()
+finally:
+    print("goes on")
+"""
 ONE_LINE = "from gdr_toolkit import namespace\n"
 HOSTS = "doctor has no option --host|did you mean --hosts? "
 VERB = "docter is no verb|did you mean doctor?"
@@ -75,6 +85,11 @@ def test_another_toolkit_that_comes_first_is_told_in_one_sentence(
 def test_who_asks_for_nothing_of_ours_has_his_own_toolkit_tested(foreign: Path) -> None:
     done = run(foreign, *PLUGIN, "-W", "error", "test_it.py")
     assert "1 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_program_that_calls_main_goes_on_after_it(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(PROGRAM)
+    assert run(tmp_path, "own").stdout.endswith("\ngoes on\n")
 
 
 def test_who_imports_us_before_pytest_is_not_warned(tmp_path: Path) -> None:
