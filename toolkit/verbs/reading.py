@@ -182,13 +182,14 @@ def read_meanwhile(
     def meanwhile() -> None:
         try:
             _import_transport(fleet)
-            made.set_result(make())
+            looking = make()
         except KeyboardInterrupt:
             made.set_result(_interrupted)  # that itself ends a thread with a traceback
             raise
         except BaseException as why:
             made.set_exception(why)  # or each thread waits, with its connection, for ever
             raise
+        made.set_result(looking)
         then()
 
     return on_each(fleet, title, one, meanwhile=meanwhile, processes=processes)
