@@ -51,9 +51,9 @@ _MAIN = b"""\
 import sys
 
 sys.argv[0] = "gdr"
-from toolkit.cli import main
+from toolkit.cli import main, start
 
-main()
+start.end_after(main)
 """
 # Compiled once, for no user may write there; a Python that comes later compiles in memory.
 _AFTER = f"""\

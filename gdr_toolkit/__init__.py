@@ -48,7 +48,15 @@ def __getattr__(name: str) -> object:
 
 
 def main() -> None:
-    """The console script ``gdr``."""
+    """The command ``gdr`` in somebody's own program, which goes on after SystemExit."""
+    refuse_foreign()
+    from toolkit.cli import main as gdr  # noqa: PLC0415 as above
+
+    gdr()
+
+
+def script() -> None:
+    """The console script ``gdr``, as all that its process is for."""
     refuse_foreign()
     from toolkit.cli import main as gdr  # noqa: PLC0415 as above
     from toolkit.cli import start  # noqa: PLC0415 as above

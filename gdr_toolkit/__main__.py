@@ -1,5 +1,5 @@
 """``python -m gdr_toolkit``: the command ``gdr`` where it is not installed."""
 
-from gdr_toolkit import main
+from gdr_toolkit import script
 
-main()
+script()

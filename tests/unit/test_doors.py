@@ -15,6 +15,7 @@ from gdr_toolkit import pytest_plugin
 from toolkit.errors import ExitCode
 
 TASKS = """\
+import gc, signal
 from invoke import Collection, task
 from gdr_toolkit import verbs
 
@@ -22,8 +23,26 @@ from gdr_toolkit import verbs
 def hello(c):
     print("hello")
 
-ns = Collection(hello)
+@task
+def held(c):
+    print(gc.isenabled())
+    try:
+        signal.raise_signal(signal.SIGINT)
+    finally:
+        print("let go of")
+
+ns = Collection(hello, held)
 ns.add_collection(verbs(), name="gdr")
+"""
+PROGRAM = """\
+import sys
+from gdr_toolkit import main
+
+sys.argv = ["gdr", "--version"]
+try:
+    main()
+finally:
+    print("goes on")
 """
 ONE_LINE = "from gdr_toolkit import namespace\n"
 HOSTS = "doctor has no option --host|did you mean --hosts? "
@@ -77,6 +96,11 @@ def test_who_asks_for_nothing_of_ours_has_his_own_toolkit_tested(foreign: Path) 
     assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
+def test_a_program_that_calls_main_goes_on_after_it(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(PROGRAM)
+    assert run(tmp_path, "own").stdout.endswith("\ngoes on\n")
+
+
 def test_who_imports_us_before_pytest_is_not_warned(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(TESTS)
     (tmp_path / "early.py").write_text(
@@ -95,6 +119,15 @@ def test_no_option_of_the_plugin_takes_the_name_of_anothers() -> None:
     pytest_plugin.pytest_addoption(parser)
     names = {name for group in parser._groups for each in group.options for name in each.names()}
     assert {name[: len("--gdr-")] for name in names} == {"--gdr-"}
+
+
+def test_ctrl_c_in_anothers_task_is_as_without_us(tmp_path: Path) -> None:
+    (tmp_path / "tasks.py").write_text(TASKS)
+    (tmp_path / "called.py").write_text(
+        "import sys; sys.argv[0] = 'invoke'; from invoke.main import program; program.run()"
+    )
+    done = run(tmp_path, "called", "held")
+    assert (done.returncode, done.stdout, done.stderr) == (1, "True\nlet go of\n", "")
 
 
 def test_the_verbs_are_a_namespace_in_a_collection_of_ones_own(tmp_path: Path) -> None:

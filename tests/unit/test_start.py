@@ -87,6 +87,7 @@ def main():
 held = Held()
 start.end_after(main)
 """
+MONITORING = "type('', (), {'get_tool': [None, None, 'cProfile', *[None] * 3].__getitem__})"  # 3.12
 
 
 @pytest.mark.parametrize(
@@ -95,6 +96,7 @@ start.end_after(main)
         ("pass", "said at exit\n"),
         ("threading.Timer(0.5, print, ('thread',)).start()", "said thread\nat exit\ntaken apart\n"),
         ("sys.setprofile(str().format)", "said at exit\ntaken apart\n"),
+        (f"sys.monitoring = {MONITORING}", "said at exit\ntaken apart\n"),
     ],
 )
 def test_all_that_was_to_come_at_the_end_comes(first: str, left: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -20,6 +21,7 @@ from toolkit.errors import Outcome, UsageError
 from toolkit.evidence import Evidence
 from toolkit.hosts.host import Host
 from toolkit.rollout.runs import RunFolder
+from toolkit.ssh.pool import Abandoned
 from toolkit.ssh.transport import Transport
 from toolkit.verbs import each, reading
 from toolkit.verbs.access import Access, Fleet
@@ -38,18 +40,24 @@ class Silent:
         """Nothing."""
 
 
+@pytest.mark.parametrize(
+    ("why", "told"), [(UsageError("nothing to judge by", hint="none"), 0), (KeyboardInterrupt(), 2)]
+)
 def test_work_that_cannot_be_made_ends_the_threads_and_closes_their_links(
-    monkeypatch: pytest.MonkeyPatch,
+    why: BaseException, told: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading, "read_node", lambda *_: node())
+    monkeypatch.setattr(Silent, "closed", 0)
     link = cast("Transport", Silent())
     fleet = Fleet((Host("a"), Host("b")), lambda _: link, Access())
+    outcomes: list[Outcome[None]] = []
 
     def make() -> Callable[[str, Evidence], None]:
-        raise UsageError("nothing to judge by", hint="none")
+        raise why
 
-    with pytest.raises(UsageError):
-        reading.read_meanwhile(fleet, cast("RunFolder", link), make)
+    with nullcontext() if told else pytest.raises(type(why)):
+        outcomes = reading.read_meanwhile(fleet, cast("RunFolder", link), make)
+    assert [type(each.error) for each in outcomes] == [Abandoned] * told
     for thread in threading.enumerate():
         if thread.name.startswith("gdr-"):
             thread.join(10)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import toolkit.cli.start  # noqa: F401 # before the others, which take a second
+from toolkit.cli import start  # before the others, which take a second
 
 # isort: split
 import inspect
@@ -108,6 +108,8 @@ class Gdr(Program):
 def answer(running: Program) -> None:
     """Have Invoke's own program end a mistyped line of our verbs as we do; others' it ends itself.
 
+    And others' tasks have Python's own way back before they run, as our verbs do.
+
     It is asked while it reads the tasks, and has not read its line.
     """
 
@@ -124,6 +126,13 @@ def answer(running: Program) -> None:
 
         return parse
 
+    def execute(theirs: Callable[[], None] = running.execute) -> None:
+        tasks, named = running.collection, [each.name or "" for each in running.tasks]
+        if not named or not all(isinstance(tasks[each], VerbTask) for each in named):
+            start.over()  # else Ctrl-C would end them amid all, and no garbage be freed
+        theirs()
+
+    running.execute = execute  # type: ignore[method-assign] # of this one
     running.parse_tasks = answered(running.parse_tasks)  # type: ignore[method-assign] # of this one
     running.parse_cleanup = answered(running.parse_cleanup)  # type: ignore[method-assign] # too
 

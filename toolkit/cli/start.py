@@ -78,6 +78,16 @@ def over() -> None:
         gc.enable()
 
 
+def _watched() -> bool:
+    """Whether somebody looks on, a profiler for one, who tells what they saw at the very end."""
+    since_3_12 = getattr(sys, "monitoring", None)  # by which cProfile looks since then
+    return bool(
+        sys.gettrace()
+        or sys.getprofile()
+        or (since_3_12 and any(map(since_3_12.get_tool, range(6))))
+    )
+
+
 def end_after(main: Callable[[], None]) -> None:
     """Run ``main`` as all that this process is for, and end as Python would.
 
@@ -90,8 +100,7 @@ def end_after(main: Callable[[], None]) -> None:
     except SystemExit as end:
         code = end.code or 0
     others = [each for each in threading.enumerate() if not each.daemon]
-    watched = sys.gettrace() or sys.getprofile()  # by who tells what they saw at the very end
-    if isinstance(code, int) and len(others) == 1 and not watched:
+    if isinstance(code, int) and len(others) == 1 and not _watched():
         with suppress(OSError, ValueError):  # Python has its own word for what it cannot flush
             atexit._run_exitfuncs()  # no other name runs them
             for stream in filter(None, (sys.stdout, sys.stderr)):

@@ -33,6 +33,12 @@ class Abandoned(ToolkitError):
     exit_code = ExitCode.INTERRUPTED
 
 
+def abandoned(host: str) -> Abandoned:
+    return Abandoned(
+        f"{host}: interrupted while at work", hint="what it had begun may still run; look again"
+    )
+
+
 class Interrupted(ToolkitError):
     """Ctrl-C. ``outcomes`` has one Outcome a host, in the order given."""
 
@@ -150,11 +156,7 @@ class Books(Generic[T]):
         self.halt = "interrupted"
         for turn in self.begun:
             host = self.hosts[turn].name
-            why = Abandoned(
-                f"{host}: interrupted while at work",
-                hint="what it had begun may still run; look again",
-            )
-            self.outcomes.setdefault(turn, Outcome(host, error=why))
+            self.outcomes.setdefault(turn, Outcome(host, error=abandoned(host)))
         return Interrupted(
             f"interrupted: {len(self.begun)} of {len(self.hosts)} hosts were begun",
             outcomes=self.all(),

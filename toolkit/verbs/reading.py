@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from toolkit.errors import ApplyError, NoEvidence, Outcome, Unparsable
 from toolkit.evidence import Evidence, Frame, State
@@ -15,6 +15,7 @@ from toolkit.hosts.host import Host
 from toolkit.node.collect import ask, collect
 from toolkit.plural import first_of
 from toolkit.rollout.runs import RunFolder, evidence_name
+from toolkit.ssh.pool import abandoned
 from toolkit.ssh.transport import Transport
 from toolkit.verbs.access import Access, Fleet
 from toolkit.verbs.each import on_each
@@ -145,6 +146,10 @@ def _import_transport(fleet: Fleet) -> None:
         import paramiko  # noqa: F401, PLC0415 they wait for it with a connection
 
 
+def _interrupted(name: str, _: Evidence) -> NoReturn:
+    raise abandoned(name)
+
+
 def read_meanwhile(
     fleet: Fleet,
     folder: RunFolder,
@@ -177,10 +182,14 @@ def read_meanwhile(
     def meanwhile() -> None:
         try:
             _import_transport(fleet)
-            made.set_result(make())
+            looking = make()
+        except KeyboardInterrupt:
+            made.set_result(_interrupted)  # that itself ends a thread with a traceback
+            raise
         except BaseException as why:
             made.set_exception(why)  # or each thread waits, with its connection, for ever
             raise
+        made.set_result(looking)
         then()
 
     return on_each(fleet, title, one, meanwhile=meanwhile, processes=processes)
