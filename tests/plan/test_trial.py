@@ -165,7 +165,7 @@ def test_a_menu_entry_whose_name_a_shell_would_carry_out_is_not_copied() -> None
 
 
 def test_the_flag_is_named_where_it_would_help() -> None:
-    assert "--boot-without-trial" in blocked(plan_for(TRANSLATED | {"grub-fs": "btrfs\n"}))
+    assert "--boot-without-trial " in blocked(plan_for(TRANSLATED | {"grub-fs": "btrfs\n"}))
 
 
 @pytest.mark.parametrize("saved", ["0", "", "gone-5.14"])

@@ -236,6 +236,8 @@ def test_no_more_is_set_aside_than_there_is_room_for(tmp_path: Path) -> None:
     set_aside(tmp_path, "ansible/site", 2, "")
     with pytest.raises(BudgetError, match=r"no more than 4 may be .* 2 nodes are by then: no room"):
         set_aside(tmp_path, "ansible/site", 3, "")  # in place of the two, not beside them
+    with pytest.raises(BudgetError, match="4 nodes are by then"):  # what others hold counts
+        set_aside(tmp_path, "kubernetes/x", 1, "")
     assert books_of(tmp_path).aside == 2
     assert run.ask("gpu3").wait
     run.close()
