@@ -25,6 +25,7 @@ _COUNTED = re.compile(r"counters/\w+:[1-9]")
 _TO_DIAL_S = 0.002
 _SHOWN = 3  # processes that a sentence names
 T = TypeVar("T")
+Looking = Callable[[str, Evidence], T]
 
 
 def read_node(fleet: Fleet, host: Host, transport: Transport) -> Evidence:
@@ -150,10 +151,23 @@ def _interrupted(name: str, _: Evidence) -> NoReturn:
     raise abandoned(name)
 
 
+def _making(fleet: Fleet, make: Callable[[], Looking[T]], made: Future[Looking[T]]) -> Looking[T]:
+    """What ``make`` returns; where it fails, those who wait for it are told before anybody."""
+    try:
+        _import_transport(fleet)
+        return make()
+    except KeyboardInterrupt:
+        made.set_result(_interrupted)  # that itself ends a thread with a traceback
+        raise
+    except BaseException as why:
+        made.set_exception(why)  # or each thread waits, with its connection, for ever
+        raise
+
+
 def read_meanwhile(
     fleet: Fleet,
     folder: RunFolder,
-    make: Callable[[], Callable[[str, Evidence], T]],
+    make: Callable[[], Looking[T]],
     *,
     title: str = "reading",
     earlier: bool = False,
@@ -167,7 +181,7 @@ def read_meanwhile(
     :param then: is called after it, where all that is left is to wait.
     :param processes: that share the hosts, see ``run_apart``.
     """
-    made: Future[Callable[[str, Evidence], T]] = Future()
+    made: Future[Looking[T]] = Future()
 
     def one(host: Host, transport: Transport) -> T:
         evidence = read_node(fleet, host, transport)
@@ -180,16 +194,7 @@ def read_meanwhile(
         return work(name, evidence.plus(ports))
 
     def meanwhile() -> None:
-        try:
-            _import_transport(fleet)
-            looking = make()
-        except KeyboardInterrupt:
-            made.set_result(_interrupted)  # that itself ends a thread with a traceback
-            raise
-        except BaseException as why:
-            made.set_exception(why)  # or each thread waits, with its connection, for ever
-            raise
-        made.set_result(looking)
+        made.set_result(_making(fleet, make, made))
         then()
 
     return on_each(fleet, title, one, meanwhile=meanwhile, processes=processes)
