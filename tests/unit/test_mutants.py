@@ -69,6 +69,7 @@ def test_a_change(source: str, after: set[str]) -> None:
         pytest.param("x = 'two words'", id="sentence"),
         pytest.param("x = f(hint='word')", id="hint"),
         pytest.param("x = dataclass(frozen=True)", id="dataclass"),
+        pytest.param("class X(Struct, frozen=True): ...", id="record"),
         pytest.param("LIMIT_S = 3", id="wait"),
         pytest.param("import a", id="import"),
         pytest.param("x = f'word {a}'", id="words-of-an-f-string"),
