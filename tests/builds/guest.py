@@ -84,7 +84,7 @@ def boot(
 def make_disk(root: Path, target: Path, size_mb: int = 0) -> Path:
     """A disk image of a tree; without a size it has a third more room than is needed."""
     with alone(root) as view:
-        need = int(_call("du", "-sxm", view).split()[0])
+        need = int(_call("du", "-sm", view).split()[0])
         size = size_mb or need * 4 // 3 + 128
         fixed = ("-q", "-F", "-t", "ext4", "-O", "^has_journal,^metadata_csum", "-E")
         _call("mke2fs", *fixed, "root_owner=0:0", "-d", view, target, f"{size}M")

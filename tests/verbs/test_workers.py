@@ -212,8 +212,11 @@ def test_ctrl_c_ends_all_processes_with_130_and_no_traceback(tmp_path: Path) -> 
         while len(members(run.pid)) < 1 + 3 * (len(os.sched_getaffinity(0)) > 1):
             assert run.poll() is None
             time.sleep(0.01)
+        beside = [pid for pid in members(run.pid) if pid != run.pid]
+        heeding = [pid for pid in beside if not unheard(pid, signal.SIGINT)]
         os.killpg(run.pid, signal.SIGINT)
         _, said = run.communicate(timeout=60)
+    assert heeding == []  # a worker that has not come to its own code yet heeds it neither
     assert run.returncode == 130
     assert said.startswith("exit 130: interrupted; ")
     assert said.count("\n") == 1
@@ -221,6 +224,16 @@ def test_ctrl_c_ends_all_processes_with_130_and_no_traceback(tmp_path: Path) -> 
     while members(run.pid):
         assert time.monotonic() < ends, "a process was left"
         time.sleep(0.05)
+
+
+def unheard(pid: int, number: signal.Signals) -> bool:
+    """Whether a process blocks or ignores a signal; one that ended does."""
+    try:
+        rows = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return True
+    masks = dict(row.split(":\t", 1) for row in rows)
+    return bool((int(masks["SigBlk"], 16) | int(masks["SigIgn"], 16)) >> (number - 1) & 1)
 
 
 def members(session: int) -> list[int]:

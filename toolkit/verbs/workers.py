@@ -15,7 +15,7 @@ import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from multiprocessing import get_context
+from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -103,7 +103,9 @@ class Workers:
     def _begun(self) -> _Worker:
         ours, its = _FORKS.Pipe()
         process = _FORKS.Process(target=_serve, args=(its, self._make), daemon=True)
-        # Ctrl-C is ours to heed: a process that is begun meanwhile never sees it.
+        # Ctrl-C is ours to heed: a process that is begun meanwhile never sees it. The tracker,
+        # which the first one would begin, lets signals through when it has begun: it comes before.
+        resource_tracker.ensure_running()
         old = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             process.start()
