@@ -164,6 +164,17 @@ def test_a_trial_that_a_dead_controller_never_booted_is_taken_away_and_tried(
     assert not machine.exists("/etc/grub.d/42_gdr-toolkit")
 
 
+def test_a_trial_that_was_noted_and_whose_boot_was_not_asked_for_is_tried(
+    machine: Machine,
+) -> None:
+    dies_at(machine, "restart ", after="note_trial")
+    with pytest.raises(Died):
+        machine.bring()
+    assert f" {machine.boot_id}\n" in machine.read(TRIALS)
+    assert machine.bring().exit_code is ExitCode.OK
+    assert "iommu=pt" in words(machine)
+
+
 def test_a_trial_that_fell_back_while_nobody_looked_is_not_tried_again(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

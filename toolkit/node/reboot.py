@@ -106,7 +106,8 @@ def _ask(transport: Transport) -> str:
 def note(transport: Transport, trial: str, outcome: str, why: str = "") -> None:
     """Have the node remember how a trial stands.
 
-    :param outcome: a word of ``facts.loader.Outcome``, or "" to forget the trial.
+    :param outcome: a word of ``TrialOutcome``, or "" to forget the trial.
+    :param why: one sentence; of one that is open, the boot from which it is asked for.
     :raises ApplyError: it cannot be written down.
     :raises TransportError: whether it was cannot be known.
     """

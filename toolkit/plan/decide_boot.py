@@ -90,6 +90,8 @@ def untried_yet(trial: Trial, node: Node) -> Trial:
         return trial
     if tried.outcome is TrialOutcome.UNREAD:
         return replace(trial, last=True)
+    if tried.outcome is TrialOutcome.OPEN and tried.why == node.boot_id:
+        return trial  # who was to ask for its boot died before the node went down
     end = tried.why if tried.outcome is TrialOutcome.GIVEN_UP else "nobody was told how it ended"
     raise Unsupported(
         f"{trial.told} was tried at {tried.when}, and is not tried again: {end}", hint=FORGET

@@ -49,7 +49,7 @@ def attempt(hands: Hands, start: Planned, trial: Trial) -> Planned:
     :raises TransportError: it did not come back; its next reset boots the old entry.
     """
     run = _enter(hands, start, trial)
-    note(hands.transport, trial.id, TrialOutcome.OPEN)
+    note(hands.transport, trial.id, TrialOutcome.OPEN, start.boot_id)
     _reboot(hands, start.boot_id)
     deliver.rollback(hands.transport, run, wait_s=hands.lock_s, sink=hands.log, audit=hands.audit)
     now = hands.settle()

@@ -61,7 +61,7 @@ class Tried(Struct, frozen=True):
     id: str
     outcome: TrialOutcome
     when: str  # "2026-11-22T08:10:00Z"
-    why: str  # one sentence; "" while it is open
+    why: str  # one sentence; while it is open the boot from which it was asked for
 
 
 _LINE = re.compile(r"(\w+) (open|given-up|unread) (\S+) ?(.*)")
