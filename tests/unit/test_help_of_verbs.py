@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from invoke import Collection
 
 from toolkit.cli import Gdr, verbs
 
@@ -77,3 +78,20 @@ def test_an_old_name_is_not_told_to_a_verb_that_never_had_it(
     with pytest.raises(SystemExit):
         Gdr(name="gdr", binary="gdr", namespace=verbs()).run(line.split())
     assert "its name is" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "next_"),
+    [
+        ("gdr.provision --job-limit 5", "its name is --job-timeout now"),
+        ("gdr.doctor --host a", "did you mean --hosts?"),
+    ],
+)
+def test_verbs_in_a_collection_of_a_sites_own_are_answered_likewise(
+    line: str, next_: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    theirs = Collection()
+    theirs.add_collection(verbs(), name="gdr")
+    with pytest.raises(SystemExit):
+        Gdr(name="x", binary="x", namespace=theirs).run(["x", *line.split()])
+    assert f"next: {next_}" in capsys.readouterr().err
