@@ -63,6 +63,22 @@ def _kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         pytest.param(
             "doctor",
+            GPUS | {"max_fail": "0"},
+            {"gpu1": 4, "gpu2": 5, "gpu3": 5},
+            "exit 5: nothing was read on 2 of 3 nodes, there is no way in on 1 of 3 nodes;"
+            " ./invokew doctor --hosts 'gpu[2-3]' asks again",
+            id="no-turn",
+        ),
+        pytest.param(
+            "compare",
+            GPUS,
+            {"gpu1": 4, "gpu2": 5, "gpu3": 5},
+            "exit 5: nothing was read on 2 of 3 nodes, there is no way in on 1 of 3 nodes;"
+            " ./invokew doctor --hosts 'gpu[2-3]' asks again",
+            id="no-turn-of-a-comparison",
+        ),
+        pytest.param(
+            "doctor",
             {"hosts_file": "h", "transport": "paramiko"},
             {"gpu1": 2, "gpu2": 0},
             "exit 2: something fails on 1 of 2 nodes;"

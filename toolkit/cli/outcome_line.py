@@ -36,10 +36,13 @@ _SO = {
     ExitCode.BUG: "there is a bug of ours",
     ExitCode.INTERRUPTED: "interrupted",
 }
-_FAILS = {
-    "drift": "something has drifted",
-    "compare": "nodes are unlike one another",
-    "expect": "nodes differ from their kind",
+_READS_ALONE = ("doctor", "report", "plan", "drift", "verify", "compare", "topology", "capture")
+_SO_OF = {
+    ("drift", ExitCode.FAILED): "something has drifted",
+    ("compare", ExitCode.FAILED): "nodes are unlike one another",
+    ("expect", ExitCode.FAILED): "nodes differ from their kind",
+    # The run ended before their turn.
+    **{(verb, ExitCode.STOPPED): "nothing was read" for verb in _READS_ALONE},
 }
 _ASKS_AGAIN = ("doctor", "asks again")
 # What shows it, by the worst code; of verbs that judge or change nodes by checks.
@@ -64,6 +67,7 @@ _ABOUT_THE_WAY = (ExitCode.UNREACHABLE, ExitCode.INTERRUPTED)
 _ELSE = {
     # Of these none keeps a journal of what it did.
     **{(reader, ExitCode.INTERRUPTED): _ASKS_AGAIN for reader in _READERS},
+    **{(reader, ExitCode.STOPPED): _ASKS_AGAIN for reader in _READS_ALONE},
     ("doctor", ExitCode.FAILED): ("plan", "shows what would mend it"),
     ("doctor", ExitCode.UNKNOWN): ("doctor --verbose", "shows all of it"),
     ("drift", ExitCode.FAILED): ("drift --verbose", "shows what to do about it"),
@@ -99,7 +103,7 @@ def ending(verb: str, code: ExitCode, said: Said) -> str:
         if each in codes - {ExitCode.OK}:
             kind = "text" if said.texts and said.texts >= {host for host, _ in ended} else "node"
             share = f"{len(hosts)} of {counted(whole, kind)}" if whole > 1 else fold(hosts)
-            so = _FAILS.get(verb, _SO[each]) if each is ExitCode.FAILED else _SO[each]
+            so = _SO_OF.get((verb, each), _SO[each])
             sick = _sick(hosts, said, whole) if each is ExitCode.FAILED else ""
             facts.append(so + f" on {share}" * bool(hosts) + sick)
     worst_off = {host for host, its in ended if its is code}
@@ -126,6 +130,7 @@ def _command(verb: str, code: ExitCode, said: Said, hosts: str) -> str:
     # Of a kernel to come no other verb tells, and a name that hides a node leads to none.
     alone = said.flag("next_boot") or said.text("kernel") or said.flag("scrub")
     known = verb in _BY_CHECKS or (verb in _LOOKS and code in _ABOUT_THE_WAY)
+    known = known or (verb, code) in _ELSE
     if code not in _SHOWN or not known or alone:
         return ""
     words, shows = _ELSE.get((verb, code), _SHOWN[code])
