@@ -170,10 +170,15 @@ def test_an_unknown_group_is_refused_with_those_that_there_are() -> None:
     assert refused.value.hint == "groups: none"
 
 
-def test_a_group_without_its_sign_is_not_taken_for_a_host() -> None:
-    with pytest.raises(UsageError, match="'rack1' is a group") as refused:
-        select("rack1", SITE)
-    assert "@rack1" in refused.value.hint
+@pytest.mark.parametrize("group", ["rack1", "all"])
+def test_a_group_without_its_sign_is_not_taken_for_a_host(group: str) -> None:
+    with pytest.raises(UsageError, match=f"'{group}' is a group") as refused:
+        select(group, SITE)
+    assert f"@{group}" in refused.value.hint
+
+
+def test_without_an_inventory_all_is_a_name_as_any() -> None:
+    assert [each.name for each in select("all")] == ["all"]
 
 
 @pytest.mark.parametrize(("exclude", "limit"), [("gpu[1-2]", ""), ("", "cpu9"), ("@rack1", "gpu1")])

@@ -247,7 +247,8 @@ def _host(term: str, spot: HostAddress, inventory: Inventory) -> Host:
     elif spot.user or spot.port:
         name = f"{spot.user}@" * bool(spot.user) + name + f":{spot.port}" * bool(spot.port)
     known = inventory.hosts.get(spot.host)
-    if known is None and spot.host in inventory.groups:
+    every = ("all",) if inventory.hosts else ()  # Ansible's, which no inventory writes down
+    if known is None and spot.host in (*inventory.groups, *every):
         raise UsageError(
             f"{spot.host!r} is a group, not a host", hint=f"write @{spot.host} for its hosts"
         )
