@@ -102,6 +102,12 @@ def test_what_cannot_be_evidence_is_refused(
         list(read_saved(Path(source)))
 
 
+def test_whoever_named_a_node_learns_how_nodes_are_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as refused:
+        list(read_saved(tmp_path / "gpu01"))
+    assert "--hosts" in refused.value.hint
+
+
 @pytest.fixture
 def gdr(tmp_path: Path) -> Run:
     def run(*words: str) -> subprocess.CompletedProcess[str]:

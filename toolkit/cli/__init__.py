@@ -28,6 +28,7 @@ from toolkit.package_data import commit, program
 __all__ = ("Gdr", "Settings", "main", "namespace", "verbs")
 
 namespace = verbs()
+_NEAR = 0.65  # of get_close_matches: format is not meant by from
 
 
 class Settings(Config):
@@ -158,13 +159,14 @@ def _mistyped(why: str, verb: str, verbs: Sequence[str]) -> tuple[str, str]:
     if verb and word.startswith("-"):
         said = f"{verb} has no option {word}"
         taken = TAKEN.get(verb.rpartition(".")[2], ())
-        known = [f"--{each.name.replace('_', '-')}" for each in taken]
+        known = {each.name.strip("_").replace("_", "-"): "--" for each in taken}
     else:
         said = f"{word} is no {'option' if word.startswith('-') else 'verb'}"
         more = f"{program()} --list"
-        known = [*verbs]
-    near = get_close_matches(word.partition("=")[0], known, 1)
-    return said, f"did you mean {near[0]}? {more}" if near else more
+        known = dict.fromkeys(verbs, "") | {"help": "--", "version": "--"}
+    # By the names alone: what all begin with would make any short one near.
+    near = get_close_matches(word.strip("-").partition("=")[0], known, 1, _NEAR)
+    return said, f"did you mean {known[near[0]]}{near[0]}? {more}" if near else more
 
 
 def _renamed(argv: Sequence[str]) -> str:

@@ -35,7 +35,10 @@ def read_bytes(file: Path) -> bytes:
             raise UsageError(f"{file}: not an ordinary file", hint="save it as a file first")
         return file.read_bytes()
     except OSError as why:
-        raise UsageError(f"{file}: {why.strerror}", hint="name a file that can be read") from why
+        hint = "name a file that can be read"
+        if isinstance(why, FileNotFoundError):
+            hint += "; nodes are named by --hosts"
+        raise UsageError(f"{file}: {why.strerror}", hint=hint) from why
 
 
 def read_input() -> bytes:
