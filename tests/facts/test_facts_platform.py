@@ -74,15 +74,18 @@ def test_boards_are_told_apart(board: Board, platform: Platform) -> None:
         pytest.param(GRACE, "Grace", id="grace"),
         pytest.param(VERA, "", id="vera-is-not-refused"),
         pytest.param(ALTRA, "Ampere Altra", id="altra"),
-        pytest.param(
-            Board((Fn("0000:01:00.0", "pci0000:01", (0x1DEF, 0xE207), BRIDGE),)),
-            "AmpereOne",
-            id="ampereone-160",
-        ),
-        pytest.param(
-            Board((Fn("0000:01:00.0", "pci0000:01", (0x1DEF, 0xE208), BRIDGE),)),
-            "",
-            id="ampereone-192",
+        *(
+            pytest.param(
+                Board((Fn("0000:01:00.0", "pci0000:01", (0x1DEF, device), BRIDGE),)),
+                chipset,
+                id=f"ampere-{device:x}",
+            )
+            for devices, chipset in (
+                ((0xE000, 0xE00D, 0xE00E, 0xE010, 0xE100, 0xE110), "Ampere Altra"),
+                ((0xE200, 0xE207), "AmpereOne"),
+                ((0xDFFF, 0xE1FF, 0xE208), ""),  # the last is AmpereOne with 192 cores
+            )
+            for device in devices
         ),
     ],
 )

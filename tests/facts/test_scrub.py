@@ -231,6 +231,25 @@ def test_the_serial_number_in_a_config_space_is_hidden_and_nothing_else_of_it() 
     ]
 
 
+@pytest.mark.parametrize("plain", [0, 1, 2])
+def test_each_piece_of_a_dump_is_hidden_whatever_stands_before_it(plain: int) -> None:
+    """Two pieces with a gap between them: in one, in the other, or in both stands a name."""
+    name = b"gpu07 Secure Boot Module Signature key "
+    pieces = [name if at != plain else b"\0" * len(name) for at in range(2)]
+    rows = [
+        f"{4096 * at + offset:06x} {piece[offset : offset + 16].hex(' ')}\n"
+        for at, piece in enumerate(pieces)
+        for offset in range(0, len(piece), 16)
+    ]
+    frames = {
+        "hostname": Frame("hostname", State.OK, "hostname", "gpu07\n"),
+        "peermem-elf": Frame("peermem-elf", State.OK, "x", "".join(rows)),
+    }
+    hidden = scrub(Evidence(frames, complete=True), "").frames["peermem-elf"].text
+    assert b"gpu07" not in bytes.fromhex("".join(r[7:] for r in hidden.splitlines()))
+    assert len(hidden) == len("".join(rows))
+
+
 def test_a_signer_named_after_the_host_is_hidden_in_the_modules_bytes_too() -> None:
     name = "gpu07 Secure Boot Module Signature key"
     path = "/lib/modules/x/nvidia-peermem.ko"

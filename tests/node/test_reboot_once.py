@@ -70,6 +70,18 @@ def test_a_later_boot_is_left_alone(node: Tree) -> None:
     assert node.reboots == 1
 
 
+def test_a_node_that_boots_is_asked_at_intervals(
+    node: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its sshd counts who knocks, and a site's firewall bans who knocks too often."""
+    monkeypatch.setattr(asking, "restart", lambda *_, **__: None)  # and it never comes back
+    asked: list[str] = []
+    monkeypatch.setattr(node, "run", lambda *_, **__: asked.append("") or Result(255, "", ""))
+    with pytest.raises(TransportError, match="was not back within 0 s"):
+        reboot(node, "one", limit_s=0.1)
+    assert 0 < len(asked) <= 6
+
+
 class Stale(Tree):
     """The first question after its reboot meets it down, on a connection that never comes back."""
 

@@ -217,6 +217,24 @@ def test_that_of_a_driver_that_came_as_modules_stays_behind_ours(
     ] * ordered
 
 
+def test_what_lies_beside_a_driver_that_dkms_built_did_not_come_with_it() -> None:
+    """Where its package builds no nvidia-peermem, somebody else put one there."""
+    confs = "".join(
+        f'nvidia-{DRIVER}/dkms.conf:{line}\n'
+        for line in ('PACKAGE_NAME="nvidia"', f'PACKAGE_VERSION="{DRIVER}"',
+                     'BUILT_MODULE_NAME[0]="nvidia"')
+    )  # fmt: skip
+    there = f"/lib/modules/{KERNEL}/updates/dkms/nvidia-peermem.ko"
+    frames: dict[str, Override] = {
+        "kernels": kernel_block(KERNEL, peermem=False) + there + "\n",
+        "dkms-status": f"nvidia/{DRIVER}, {KERNEL}, x86_64: installed\n",
+        "dkms-confs": confs,
+    }
+    plan = plan_with(without_peermem(frames), build())
+    assert paths(plan) == []
+    assert f"{there} is there" in blocked(plan)
+
+
 def test_the_file_of_a_package_is_not_overwritten() -> None:
     changed = without_peermem({"placed": f"{'0' * 64} 644 0 0 {PLACE}\n"})
     plan = plan_with(changed, build())

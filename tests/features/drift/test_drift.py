@@ -229,6 +229,19 @@ def test_work_that_an_earlier_run_owes_is_drift() -> None:
     assert (owed.topic, owed.standing) == (DriftTopic.WORK, DRIFT)
 
 
+def test_what_is_blocked_and_no_file_of_ours_is_work_of_which_nothing_is_known() -> None:
+    """A blocked file has its own line."""
+    evidence = node()
+    judged = judge_node("gpu001", evidence, Want(), TODAY)
+    wanted = (Wanted("a.file", "", "/etc/a", "0" * 64, ()),)
+    stuck = (Blocked("a.file", "x"), Blocked("acs.now", "no register was read", "look there"))
+    found = drift_of(Node(evidence), judged, Plan(blocked=stuck, wanted=wanted))
+    work = [each for each in found.lines if each.topic is DriftTopic.WORK]
+    assert [(each.name, each.standing, each.hint) for each in work] == [
+        ("acs.now", UNKNOWN, "look there")
+    ]
+
+
 def test_a_waived_failure_is_shown_as_waived() -> None:
     names = ("iommu.passthrough", "iommu.boot")
     waivers = tuple(Waiver(each, "a reason", date(2027, 1, 1)) for each in names)
