@@ -140,7 +140,6 @@ def start(expression: str, state_dir: Path) -> DemoFleet:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         encoding="utf-8",
-        errors="replace",
         env=os.environ | {"PYTHONPATH": _python_path()},
         start_new_session=True,  # Ctrl-C is for us: the nodes stay up while we clean up
     )
