@@ -107,12 +107,9 @@ def judging_apart(
 
 def _made(wants: Wants, judge: Making[T]) -> Callable[[str, Evidence], T]:
     """The work on each node's evidence; what it will read of tables is read now."""
-    from toolkit.compat.gpus import machine_types  # noqa: PLC0415 while nodes are asked
-    from toolkit.facts.modules.elf import import_reader  # noqa: PLC0415 likewise
+    from toolkit.verbs.reading import read_ahead  # noqa: PLC0415 while nodes are asked
 
-    import_reader()
-    machine_types()
-    wants.of("").compat.read_ahead()
+    read_ahead(wants)
     work = judge()
     return lambda name, evidence: work(name, evidence, wants.of(name))
 

@@ -32,7 +32,7 @@ from toolkit.ssh.transport import Transport
 from toolkit.upgrade import Upgrade
 from toolkit.verbs.access import Fleet
 from toolkit.verbs.each import Alike
-from toolkit.verbs.reading import read_each
+from toolkit.verbs.reading import read_ahead, read_meanwhile
 from toolkit.want import PeerPath, Want
 
 NO_CHANGE = Plan()
@@ -162,8 +162,12 @@ def plan_all(
     more: Callable[[Transport, Evidence], Evidence] | None = None,
 ) -> list[Outcome[Planned]]:
     """Ask every node once, judge it and plan; ``more`` as of read_each."""
-    work = planning(wants, today, shelf, untried=untried)
-    return read_each(fleet, folder, work, title="planning", more=more)
+
+    def make() -> Callable[[str, Evidence], Planned]:
+        read_ahead(wants)
+        return planning(wants, today, shelf, untried=untried)
+
+    return read_meanwhile(fleet, folder, make, title="planning", more=more)
 
 
 def bundle_files(planned: Planned) -> dict[str, bytes]:

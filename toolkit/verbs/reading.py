@@ -11,6 +11,7 @@ from typing import NoReturn, TypeVar
 
 from toolkit.errors import ApplyError, NoEvidence, Outcome, Unparsable
 from toolkit.evidence import Evidence, Frame, State
+from toolkit.groups import Wants
 from toolkit.hosts.host import Host
 from toolkit.node.collect import ask, collect
 from toolkit.plural import first_of
@@ -138,6 +139,16 @@ def read_each(
     :param more: asks what turns on what the node has said.
     """
     return read_meanwhile(fleet, folder, lambda: work, title=title, earlier=earlier, more=more)
+
+
+def read_ahead(wants: Wants) -> None:
+    """What judging any node will import, and read of tables, while nodes are asked."""
+    from toolkit.compat.gpus import machine_types  # noqa: PLC0415 see above
+    from toolkit.facts.modules.elf import import_reader  # noqa: PLC0415 likewise
+
+    import_reader()
+    machine_types()
+    wants.of("").compat.read_ahead()
 
 
 def _import_transport(fleet: Fleet) -> None:
