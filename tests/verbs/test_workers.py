@@ -171,6 +171,27 @@ def test_few_nodes_or_one_processor_start_no_process(
     assert spread_saved([folder], [], Want(), unable) is None
 
 
+@pytest.mark.parametrize(
+    ("nodes", "cpus", "begun"), [(5, 8, []), (6, 8, [2]), (8, 8, [2]), (9, 8, [3]), (9, 2, [2])]
+)
+def test_each_process_has_enough_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nodes: int, cpus: int, begun: list[int]
+) -> None:
+    asked: list[int] = []
+
+    def unable_to(_: object, count: int) -> None:
+        asked.append(count)
+        raise OSError("Cannot allocate memory")
+
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {*range(cpus)})
+    monkeypatch.setattr(each, "MANY", 2)
+    monkeypatch.setattr(each, "EACH", 3)
+    monkeypatch.setattr(workers, "Workers", unable_to)
+    folder = saved(tmp_path, *map(str, range(nodes)))
+    assert spread_saved([folder], [], Want(), unable) is None
+    assert asked == begun
+
+
 def test_a_file_that_is_damaged_ends_the_run_as_it_does_here(tmp_path: Path) -> None:
     saved(tmp_path, *(f"n{at:02d}" for at in range(40)))
     for name in ("n20", "n33"):
