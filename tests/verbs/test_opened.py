@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -270,18 +272,19 @@ def test_simulated_nodes_are_served_for_who_asks_them(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     begun: list[str] = []
-    real = demo.start
 
-    def start(text: str, folder: Path) -> object:
+    @contextmanager
+    def start(text: str, folder: Path) -> Iterator[SimpleNamespace]:
         begun.append(text)
-        return real(text, folder)
+        yield SimpleNamespace(hosts=demo.named(text, folder))
+        begun.append("ended")
 
     monkeypatch.setattr(demo, "start", start)
     access = Access(hosts="demo", exclude="demo-acs", limit="demo-acs,demo-healthy")
     with open_fleet(access, serve=serve) as fleet:
         assert [host.name for host in fleet.hosts] == ["demo-healthy"]
         assert (fleet.demo, fleet.slurm, fleet.access) == (True, None, access)
-    assert begun == ["demo"] * serve
+    assert begun == ["demo", "ended"] * serve
 
 
 @pytest.mark.parametrize(
@@ -298,6 +301,14 @@ def test_simulated_nodes_are_served_for_who_asks_them(
 )
 def test_whose_nodes_are_meant(hosts: str, listed: str, via: str, simulated: bool) -> None:
     assert names_demo(hosts, listed, via) is simulated
+
+
+@pytest.mark.parametrize("listed", ["hosts_file", "inventory"])
+def test_a_site_s_own_host_may_be_called_demo(listed: str, hosts: Path) -> None:
+    files = {"hosts_file": hosts / "hosts.txt", "inventory": hosts / "inventory.ini"}
+    access = Access(hosts="demo", limit="demo")
+    with open_fleet(replace(access, **{listed: str(files[listed])})) as fleet:
+        assert ([host.name for host in fleet.hosts], fleet.demo) == (["demo"], False)
 
 
 # --- what is wanted of them ---

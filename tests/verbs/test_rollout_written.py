@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -65,6 +65,7 @@ class Site(Struct):
     log: list[str] = field(default_factory=list)
     ears: Listener = field(default_factory=Listener)
     begun: list[str] = field(default_factory=list)  # hosts whose turn came
+    pasts: Mapping[str, Past] = field(default_factory=dict)  # that the last turn was told
 
     def fleet(self, hosts: tuple[Host, ...] = HOSTS, *, demo: bool = False) -> Fleet:
         way = Access(progress=self.ears)
@@ -115,8 +116,9 @@ def turns(site: Site, monkeypatch: pytest.MonkeyPatch) -> dict[str, Provisioned 
     """How the turn of each host ends."""
     how: dict[str, Provisioned | Exception] = {}
 
-    def take_turn(_: TurnWork, host: Host) -> Provisioned:
+    def take_turn(work: TurnWork, host: Host) -> Provisioned:
         site.begun.append(host.name)
+        site.pasts = work.past
         ends = how.get(host.name, DONE)
         if isinstance(ends, BaseException):
             raise ends
@@ -312,9 +314,6 @@ def test_progress_is_over_where_a_rollout_breaks(site: Site) -> None:
     assert site.ears.told == ["undoing 3", "over"]
 
 
-# --- one that goes on ---
-
-
 @pytest.mark.usefixtures("turns")
 def test_one_that_goes_on_adds_who_is_new_and_begins_who_is_left(site: Site) -> None:
     folder = site.folder()
@@ -328,10 +327,13 @@ def test_one_that_goes_on_adds_who_is_new_and_begins_who_is_left(site: Site) -> 
     found: dict[str, Found] = {"gpu1": NOTHING, "gpu2": PLANNED, "gpu3": PLANNED}
     site.roll(agreed, found, folder=folder)
     assert site.begun == ["gpu2", "gpu3"]
+    assert site.pasts["gpu2"] is past["gpu2"]
+    more = replace(agreed, terms=Terms((("gpu4",), ("gpu5",)), 9, 9, 9))
+    site.roll(more, {"gpu4": PLANNED, "gpu5": PLANNED}, folder=folder)
     story = site.story()
-    assert story.batches == (("gpu1",), ("gpu2",), ("gpu3",))
+    assert story.batches == (("gpu1",), ("gpu2",), ("gpu3",), ("gpu4",), ("gpu5",))
     shown = [e.host for e in story.events if e.phase in {"planned", "nothing to do"}]
-    assert shown == ["gpu1", "gpu2", "gpu3"]
+    assert shown == ["gpu1", "gpu2", "gpu3", "gpu4", "gpu5"]
 
 
 # --- the books ---
@@ -359,7 +361,7 @@ def test_a_run_tells_the_others_its_limit_and_whom_it_cannot_reach(
     site: Site, books: dict[str, object], budget: int, limit: int | None
 ) -> None:
     agreed = in_batches(("gpu1",), budget=budget)
-    site.roll(agreed, {"gpu1": PLANNED, "gpu3": AWAY})
+    site.roll(agreed, {"gpu1": PLANNED, "gpu2": NOTHING, "gpu3": AWAY})
     assert books["limit"] == limit
     assert books["held"] == [("gpu1", "in hand"), ("gpu3", "out of reach")]
     assert books_of(site.runs).shares == ()
@@ -368,12 +370,12 @@ def test_a_run_tells_the_others_its_limit_and_whom_it_cannot_reach(
 def test_a_node_that_an_earlier_run_left_is_free_once_it_is_found_as_wanted(
     site: Site, turns: dict[str, Provisioned | Exception]
 ) -> None:
-    """As wanted: nothing to do, and every check content."""
     turns |= dict.fromkeys(("gpu1", "gpu2", "gpu4"), replace(BAD, before=WELL))
     first: dict[str, Found] = dict.fromkeys(("gpu1", "gpu2", "gpu4"), PLANNED)
     site.roll(in_batches(tuple(first)), first)
-    left = {each.node: each.why for each in books_of(site.runs).shares}
-    assert left == dict.fromkeys(first, f"worse than before: {NOW}")
+    assert {each.node: each.why for each in books_of(site.runs).shares} == dict.fromkeys(
+        first, f"worse than before: {NOW}"
+    )
     unsure = replace(NOTHING, judged=judged(UNKNOWN))
     found: dict[str, Found] = {"gpu1": NOTHING, "gpu2": unsure, "gpu4": PLANNED, "gpu5": PLANNED}
     site.roll(in_batches(("gpu5",)), found)
@@ -391,9 +393,7 @@ def test_what_others_report_out_of_service_counts(site: Site) -> None:
 
 @pytest.mark.usefixtures("turns")
 def test_simulated_nodes_share_no_budget(site: Site) -> None:
-    def reported() -> dict[str, str]:
-        pytest.fail("others are asked")
-
-    agreed = replace(in_batches(("gpu1",), budget=1), reported=reported)
+    asks = in_batches(("gpu1",), budget=1)
+    agreed = replace(asks, reported=lambda: pytest.fail("others are asked"))
     assert site.roll(agreed, {"gpu1": PLANNED}, demo=True).outcomes["gpu1"].ok
     assert not list(site.runs.glob("budget*"))
