@@ -20,6 +20,8 @@ from toolkit.features.slurm.run.nodes import Site
 from toolkit.features.slurm.run.srun import SrunTransport
 from toolkit.hosts.host import Host, Machines
 from toolkit.progress import Progress
+from toolkit.redfish import fleet as redfish
+from toolkit.redfish.access import BmcAccess, Login
 from toolkit.ssh.become import Become
 from toolkit.ssh.credentials import Credentials
 from toolkit.ssh.limits import ANSWER
@@ -309,6 +311,26 @@ def test_a_site_s_own_host_may_be_called_demo(listed: str, hosts: Path) -> None:
     access = Access(hosts="demo", limit="demo")
     with open_fleet(replace(access, **{listed: str(files[listed])})) as fleet:
         assert ([host.name for host in fleet.hosts], fleet.demo) == (["demo"], False)
+
+
+@pytest.mark.parametrize("hosts", ["demo-healthy", "gpu1"])
+def test_bmcs_are_opened_for_the_hosts_where_they_are_wanted_and_end_with_the_fleet(
+    hosts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    heard: list[object] = []
+
+    @contextmanager
+    def opened(*words: object) -> Iterator[list[object]]:
+        yield [*words]
+        heard.append("ended")
+
+    monkeypatch.setattr(redfish, "open_bmcs", opened)
+    access = Access(hosts=hosts, bmc=BmcAccess(Login("u", "p")))
+    with open_fleet(access, serve=False) as fleet:
+        assert cast("list[object]", fleet.bmcs) == [access.bmc, fleet.hosts]
+        assert heard == []
+    assert heard == ["ended"]
 
 
 # --- what is wanted of them ---
