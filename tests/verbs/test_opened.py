@@ -29,8 +29,17 @@ from toolkit.ssh.local import LocalTransport
 from toolkit.ssh.openssh import OpensshTransport
 from toolkit.ssh.paramiko import SshTransport
 from toolkit.verbs import connect
-from toolkit.verbs.access import Access, Fleet, names_demo, names_ssh_config, site_file, wanted
+from toolkit.verbs.access import (
+    Access,
+    Fleet,
+    demo_folder,
+    names_demo,
+    names_ssh_config,
+    site_file,
+    wanted,
+)
 from toolkit.verbs.connect import open_fleet, resolve
+from toolkit.want import Want
 
 CONFIG = "Host gpu1 gpu2 *.example\n  User root\n  Port 2222\n"
 
@@ -345,6 +354,26 @@ def test_a_site_s_file_is_named_itself_or_by_its_folder(tmp_path: Path) -> None:
     assert site_file(str(tmp_path)) == file
     with pytest.raises(UsageError, match=r"none\.toml"):
         wanted("peermem", str(tmp_path / "none.toml"))
+
+
+def test_what_is_wanted_is_the_profile_s_and_the_site_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site/site.toml").write_text("keep_runs = 7\n")
+    (tmp_path / "site/site.toml").chmod(0o644)
+    assert wanted("peermem", "") == Want.load("peermem")  # and not of the folder that one is in
+    assert wanted("peermem", "site").keep_runs == 7
+    assert wanted("peermem", "site/site.toml").keep_runs == 7
+
+
+def test_simulated_nodes_lie_where_runs_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert demo_folder().parent == tmp_path / "gdr-toolkit/demo"
+    assert len(demo_folder().name) == 12
 
 
 def test_of_a_fleet_that_is_left_each_link_is_closed() -> None:
