@@ -82,7 +82,9 @@ def test_without_a_count_no_run_is_looked_into(tmp_path: Path) -> None:
 
 
 def test_a_run_that_read_no_counters_is_no_reading(tmp_path: Path) -> None:
-    before = node({"infiniband": "mlx5_0/fw_ver:1\n", "aer": "uptime:9\n", "boot-id": "a\n"})
+    before = node(
+        {"infiniband": "mlx5_0/fw_ver:1\n", "aer": "uptime:9\nfunctions:12\n", "boot-id": "a\n"}
+    )
     kept(tmp_path, "2026-11-23T11-00-00-doctor", before)
     assert asked(tmp_path, reading(90_000, 1000)) == ()
 
