@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -165,8 +166,10 @@ def test_hosts_are_claimed_by_what_every_controller_knows_them_by(site: Site, al
         assert claimed == [f"{mode} op@here", "10.0.0.2:2222", "gpu1:0", "gpu3:0"]
         with pytest.raises(LockedError) if alone else ExitStack():
             keep_journal(stack, site.fleet(HOSTS[1:2]), site.folder(), ABOUT, alone=False)
-    keep_journal(stack, site.fleet(), site.folder(), ABOUT, alone=True)  # all was let go
+    kept = keep_journal(stack, site.fleet(), site.folder(), ABOUT, alone=True)  # all was let go
     stack.close()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        kept and kept._base.execute("PRAGMA user_version")
 
 
 def test_a_run_that_goes_on_has_one_more_turn_in_its_own_journal(site: Site) -> None:
@@ -229,9 +232,6 @@ def test_how_a_turn_ended_is_written_with_what_fails(
 def test_words_of_others_are_written_so_that_any_reader_has_them() -> None:
     event = planned_event(Outcome("gpu3", error=TransportError("gpu3: é\udcff", hint="")))
     assert event.detail.isascii()
-
-
-# --- how it ends ---
 
 
 @pytest.mark.usefixtures("turns")
