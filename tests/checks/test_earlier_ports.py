@@ -9,7 +9,7 @@ import pytest
 from tests.evidence.build import node
 from toolkit.checks.all import BY_ID
 from toolkit.checks.check import Status
-from toolkit.evidence import Evidence, Frame
+from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.node.node import Node
 from toolkit.verbs.reading import earlier_ports
 from toolkit.want import Want
@@ -77,7 +77,25 @@ def test_the_newest_other_run_that_read_the_node_counts(tmp_path: Path) -> None:
 
 def test_without_a_count_no_run_is_looked_into(tmp_path: Path) -> None:
     kept(tmp_path, "2026-11-23T11-00-00-doctor", reading(0, 999))
-    assert asked(tmp_path, node()) == ()
+    assert asked(tmp_path, reading(0, 1000)) == ()
+    assert asked(tmp_path, Evidence({}, complete=True)) == ()
+
+
+def test_a_run_that_read_no_counters_is_no_reading(tmp_path: Path) -> None:
+    before = node(
+        {"infiniband": "mlx5_0/fw_ver:1\n", "aer": "uptime:9\nfunctions:12\n", "boot-id": "a\n"}
+    )
+    kept(tmp_path, "2026-11-23T11-00-00-doctor", before)
+    assert asked(tmp_path, reading(90_000, 1000)) == ()
+
+
+def test_a_run_with_bytes_of_no_alphabet_is_a_reading(tmp_path: Path) -> None:
+    before = reading(1_000, 999).plus([Frame("dmesg", State.OK, "dmesg", "\udcff\n")])
+    (folder := tmp_path / "2026-11-23T11-00-00-doctor").mkdir()
+    data = before.dump().encode("utf-8", "surrogateescape")
+    (folder / "gpu7.evidence").write_bytes(data)
+    (frame,) = asked(tmp_path, reading(90_000, 1000))
+    assert frame.text.startswith(f"uptime:{999 * 3600}\n")
 
 
 @pytest.mark.parametrize("text", ["", "= begin ok gdr-toolkit/1\n", "\0", None])

@@ -6,9 +6,10 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -18,13 +19,19 @@ from tests.verbs.working import examined
 from toolkit import progress
 from toolkit.checks.judged import Judged
 from toolkit.errors import Outcome, UsageError
-from toolkit.evidence import Evidence
+from toolkit.evidence import Evidence, Frame, State
 from toolkit.hosts.host import Host
+from toolkit.node.collect import Register
+from toolkit.node.inside import Inside, parse_inside
 from toolkit.rollout.runs import RunFolder
 from toolkit.ssh.pool import Abandoned
 from toolkit.ssh.transport import Transport
 from toolkit.verbs import each, reading
+from toolkit.verbs import inside as inside_module
 from toolkit.verbs.access import Access, Fleet
+
+if TYPE_CHECKING:
+    from toolkit.redfish.fleet import BmcFleet
 
 
 class Silent:
@@ -155,3 +162,91 @@ def test_who_comes_to_a_node_after_the_look_has_its_link(
         kept.close(but)
         counted.append(sum(link.closed for link in links))
     assert tuple(counted) == closed
+
+
+class Hearing(progress.Silent):
+    """What is said of hosts."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def begin(self, title: str, total: int) -> None:
+        self.said.append(f"{title} {total}")
+
+    def note(self, host: str, text: str) -> None:
+        self.said.append(f"{host}: {text}")
+
+
+BMC = Frame("bmc", State.OK, "Redfish", "a BMC\n")
+
+
+@pytest.mark.parametrize("bmcs", [False, True])
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_node_is_asked_with_all_that_is_to_be_looked_into(
+    bmcs: bool, inside: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+    link, register, where = (
+        cast("Transport", Link()),
+        Register("libibverbs.so"),
+        parse_inside("docker:a"),
+    )
+
+    def collect(way: Transport, *, register: object) -> Evidence:
+        asked.extend((way, register))
+        return node()
+
+    def collect_inside(way: Transport, it: Inside, register: object) -> Evidence:
+        asked.extend((way, it, register))
+        return node()
+
+    def frames(host: Host) -> list[Frame]:
+        return [BMC] if host.name == "a" else []
+
+    monkeypatch.setattr(reading, "collect", collect)
+    monkeypatch.setattr(inside_module, "collect_inside", collect_inside)
+    heard = Hearing()
+    access = Access(progress=heard, register=register, inside=where if inside else None)
+    known = cast("BmcFleet", SimpleNamespace(frames=frames)) if bmcs else None
+    fleet = Fleet((Host("a"),), lambda _: link, access, bmcs=known)
+    found = reading.read_node(fleet, Host("a"), link)
+    assert found == (node().plus([BMC]) if bmcs else node())
+    assert asked == ([link, where, register] if inside else [link, register])
+    said = ["a: looking into docker:a"] * inside + ["a: reading its BMC"] * bmcs
+    assert heard.said == said
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+@pytest.mark.parametrize("asks", [False, True])
+def test_what_a_node_said_is_kept_before_it_is_laid_beside_an_earlier_run(
+    earlier: bool, asks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an earlier run read is no word of the node's now."""
+    port = Frame("earlier-ports", State.OK, "run r0", "uptime:1\n")
+    link = cast("Transport", Link())
+    folder = RunFolder(tmp_path, "doctor", datetime(2026, 1, 1, tzinfo=UTC))
+
+    def ports(runs: Path, host: str, now: Evidence, *, but: Path) -> tuple[Frame, ...]:
+        assert (runs, host, now, but) == (tmp_path, "a", said, folder.path)
+        return (port,)
+
+    def more(way: Transport, evidence: Evidence) -> Evidence:
+        assert way is link
+        return evidence.plus([BMC])
+
+    monkeypatch.setattr(reading, "collect", lambda *_, **__: node())
+    monkeypatch.setattr(reading, "earlier_ports", ports)
+    said = node().plus([BMC]) if asks else node()
+    heard = Hearing()
+    fleet = Fleet((Host("a"),), lambda _: link, Access(progress=heard))
+    (outcome,) = reading.read_each(
+        fleet,
+        folder,
+        lambda name, evidence: (name, evidence),
+        title="planning",
+        earlier=earlier,
+        more=more if asks else None,
+    )
+    assert outcome.get() == ("a", said.plus([port]) if earlier else said)
+    assert (folder.path / "a.evidence").read_text() == said.dump()
+    assert heard.said[0] == "planning 1"

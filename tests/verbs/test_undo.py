@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from toolkit.checks.check import Finding, Status, Verdict
 from toolkit.checks.judged import Judged
 from toolkit.checks.modules.peermem import loaded
-from toolkit.errors import ApplyError, ExitCode, Outcome
+from toolkit.errors import ApplyError, ExitCode, Outcome, ToolkitError, UsageError
 from toolkit.evidence import Evidence, State
 from toolkit.hosts.host import Host
 from toolkit.node import deliver
@@ -178,3 +178,133 @@ def test_nothing_is_taken_back_under_jobs_that_do_not_end(
     assert phases == ["planned", "begun", "draining", "untaken", "failed"]
     assert rebooted == []
     assert books_of(tmp_path).shares == ()
+
+
+# --- several runs of ours on one node ---
+
+FIRST, SECOND = "20261121T220001Z-77", "20261121T220009Z-90"
+GONE = UsageError("gpu01: no run of that name stands", hint="")
+
+
+@dataclass
+class Journal:
+    """What the node takes back, and how it stands then."""
+
+    names: tuple[str, ...] = (SECOND, FIRST)
+    known: dict[str, bool | ToolkitError] = field(default_factory=dict)  # whether a boot is owed
+    verdict: Verdict | None = None  # that is not content
+    complete: bool = True
+    asked: list[str] = field(default_factory=list)
+
+    def rollback(self, _: Transport, run: str, *, sink: Sink, audit: str) -> Applied:
+        assert {"run=a-run", "reason=ticket_7"} < set(audit.split())
+        self.asked.append(run)
+        found = self.known.get(run, False)
+        if isinstance(found, ToolkitError):
+            raise found
+        return Applied(run, (Step(f"restore {run[-2:]}", StepState.DONE),), needs_reboot=found)
+
+    def judge(self, host: str, _: Evidence) -> Judged:
+        self.asked.append("judged")
+        verdicts = (self.verdict,) if self.verdict else ()
+        return Judged(host, verdicts, date(2026, 11, 22), complete=self.complete)
+
+    def undo(
+        self, runs: Path, monkeypatch: pytest.MonkeyPatch, hooks: Hooks = NO_HOOKS
+    ) -> Outcome[RolledBack]:
+        monkeypatch.setattr(deliver, "rollback", self.rollback)
+        monkeypatch.setattr(rollback_module, "collect", lambda _: booted_with(""))
+        fleet = Fleet((Host("gpu01"),), lambda _: Silent(), Access())
+        about = About("undo", "op@here", stamp(), "ticket 7", undoes="a-run")
+        agreed = Agreed(terms_of(["gpu01"]), about, hooks=hooks, alone=True)
+        (runs / "a-run").mkdir()
+        folder, what = RunFolder.again(runs / "a-run"), Undoing("a-run", {"gpu01": self.names})
+        rolled = undo(fleet, what, folder, agreed, judge=self.judge, allow_reboot=False)
+        return rolled.outcomes["gpu01"]
+
+
+@pytest.mark.parametrize(
+    ("known", "steps"),
+    [
+        ({}, ("restore 90: done", "restore 77: done")),
+        ({SECOND: GONE}, (f"{SECOND}: was taken back before", "restore 77: done")),
+        ({FIRST: GONE}, ("restore 90: done", f"{FIRST}: was taken back before")),
+    ],
+)
+def test_each_run_is_taken_back_in_its_turn_whatever_was_taken_back_before(
+    known: dict[str, bool | ToolkitError],
+    steps: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node = Journal(known=known)
+    done = node.undo(tmp_path, monkeypatch).get()
+    assert (tuple(done.steps), done.rebooted) == (steps, False)
+    assert node.asked == [SECOND, FIRST]  # and where nobody has it out, nobody judges
+
+
+@pytest.mark.parametrize("owes", [SECOND, FIRST])
+def test_a_boot_is_owed_where_any_of_them_needs_one(
+    owes: str, rebooted: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Journal(known={owes: True})
+    seen: list[bool] = []
+
+    def end(_: object, steps: list[str], *, booting: bool) -> RolledBack:
+        seen.append(booting)
+        return RolledBack(steps, booting)
+
+    monkeypatch.setattr(rollback_module._TakingBack, "end", end)
+    node.undo(tmp_path, monkeypatch)
+    assert seen == [True]
+
+
+def test_a_node_that_never_said_what_it_calls_a_run_is_not_touched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, drainer = Journal(names=()), Scheduler()
+    error = node.undo(tmp_path, monkeypatch, Hooks(scheduler=drainer)).error
+    assert isinstance(error, ApplyError)
+    assert "gpu01: run a-run was at work here, and was never told" in str(error)
+    assert "rollback --hosts gpu01 --run NAME" in error.hint
+    assert (node.asked, drainer.asked) == ([], [])
+
+
+UNSURE = Verdict(loaded, Finding(Status.UNKNOWN, "not read"))
+
+
+@pytest.mark.parametrize(
+    ("node", "why", "code"),
+    [
+        (Journal(verdict=UNSURE), "peermem.loaded", ExitCode.UNKNOWN),
+        (Journal(complete=False), "its evidence was cut off", ExitCode.UNREACHABLE),
+    ],
+)
+def test_a_node_of_which_too_little_is_known_stays_out_of_service(
+    node: Journal, why: str, code: ExitCode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drainer = Scheduler()
+    done = node.undo(tmp_path, monkeypatch, Hooks(scheduler=drainer)).get()
+    assert drainer.asked == ["drain", f"taken back, and not as wanted: {why}"]
+    assert done.steps == ("restore 90: done", "restore 77: done", "stays drained")
+    assert (done.out, done.exit_code) == (True, code)
+
+
+def test_a_node_that_could_not_take_it_back_stays_out_with_that_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = ApplyError("gpu01: a step failed")
+    node, drainer = Journal(known={SECOND: broken}), Scheduler()
+    assert node.undo(tmp_path, monkeypatch, Hooks(scheduler=drainer)).error is broken
+    assert drainer.asked == ["drain", "gpu01: a step failed"]
+    assert node.asked == [SECOND]
+
+
+@pytest.mark.parametrize(("told", "steps"), [("", 2), ("left out of service: bad dimm", 3)])
+def test_what_a_scheduler_says_of_giving_back_is_told(
+    told: str, steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Scheduler, "give_back", lambda *_: told)
+    done = Journal().undo(tmp_path, monkeypatch, Hooks(scheduler=Scheduler())).get()
+    assert (len(done.steps), done.out, done.exit_code) == (steps, False, ExitCode.OK)
+    assert done.steps[2:] == (told,) * bool(told)

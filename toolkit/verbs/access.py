@@ -145,7 +145,7 @@ def inventory_in(file: str) -> Inventory:
 
 def names_ssh_config(inventory: str) -> bool:
     """Whether the inventory is an ssh_config, by its text."""
-    if not inventory or not Path(inventory).is_file():
+    if not Path(inventory).is_file():
         return False
     from toolkit.ssh.ssh_config_file import is_ssh_config  # noqa: PLC0415 likewise
 
@@ -166,7 +166,7 @@ def names_demo(hosts: str, listed: str, via: str) -> bool:
     if VAGRANT not in hosts:
         return bool(fleet_names(hosts))
     others = ",".join(each for each in hosts.split(",") if VAGRANT not in each)
-    if others and fleet_names(others):
+    if fleet_names(others):
         raise UsageError(
             f"{hosts}: demo nodes cannot be mixed with machines of Vagrant",
             hint="one run for each",

@@ -26,7 +26,7 @@ from toolkit.rollout.history import (
 )
 from toolkit.rollout.journal import FILE, About, Event, Journal
 from toolkit.verbs.cli.plan import as_reached
-from toolkit.verbs.rollback import undoing
+from toolkit.verbs.rollback import Undoing, undoing
 
 ROOT = Path(__file__).parents[3]
 PLAIN = Painter(False)
@@ -186,8 +186,15 @@ def test_undoing_takes_back_newest_first_and_only_what_was_touched(run: PastRun)
         "gpu1": ("20261121T220009Z-78", "20261121T220001Z-77"),
         "gpu2": (),  # it was at work there, and the node's name for it never arrived
     }
-    with pytest.raises(UsageError, match="changed nothing on gpu3"):
-        undoing(run, ["gpu3"])
+    with pytest.raises(UsageError, match=r"changed nothing on gpu3, gpu4$"):
+        undoing(run, ["gpu4", "gpu1", "gpu3"])
+    assert undoing(run, ["gpu1"]) == Undoing(ID, {"gpu1": what.node_runs["gpu1"]})
+
+
+def test_where_nothing_was_touched_there_is_nothing_to_undo(tmp_path: Path) -> None:
+    write(tmp_path)
+    with pytest.raises(UsageError, match=f"run {ID} changed no node"):
+        undoing(read_run(tmp_path, ID))
 
 
 def test_an_undo_reaches_nodes_as_that_run_did_and_tells_of_them_as_it_is_asked_to(
@@ -202,10 +209,19 @@ def test_an_undo_reaches_nodes_as_that_run_did_and_tells_of_them_as_it_is_asked_
     assert again.text("junit") == ""
 
 
-def test_an_undo_is_not_undone(tmp_path: Path) -> None:
-    write(tmp_path, *EVENTS, verb="undo")
-    with pytest.raises(UsageError, match="was undo, which is not undone"):
+@pytest.mark.parametrize(
+    ("verb", "hint"),
+    [
+        ("undo", "provision --hosts ..."),
+        ("bios", f"bios --undo {ID}"),
+        ("nic", f"nic --hosts SET --undo {ID}"),
+    ],
+)
+def test_what_is_not_undone_here_says_how_it_is(verb: str, hint: str, tmp_path: Path) -> None:
+    write(tmp_path, *EVENTS, verb=verb)
+    with pytest.raises(UsageError, match=f"was {verb}, which is not undone") as refused:
         undoing(read_run(tmp_path, ID))
+    assert refused.value.hint.endswith(hint)
 
 
 def test_a_name_that_climbs_is_no_run(tmp_path: Path) -> None:
