@@ -21,13 +21,14 @@ from tests.unit.fleets import CAPTURES, TODAY, capture
 from tests.unit.planning import TRANSLATED
 from toolkit.checks.check import Status
 from toolkit.checks.judged import causes, judge_node
-from toolkit.checks.why import Quote, chain, matching, quotes
+from toolkit.checks.why import Matched, Quote, chain, matching, quotes
 from toolkit.cli.options import Said
-from toolkit.errors import ExitCode, TransportError
+from toolkit.compat.reader import Failure, shipped
+from toolkit.errors import ExitCode, Outcome, TransportError
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.hosts.host import Host, select
 from toolkit.report.plan_text import trigger_name
-from toolkit.report.why import _quoted
+from toolkit.report.why import Answer, _quoted
 from toolkit.verbs.access import Access, Fleet
 from toolkit.verbs.cli import why as verb
 from toolkit.verbs.cli.why import asked as asked_about
@@ -256,6 +257,18 @@ def test_the_exit_code_is_that_of_what_was_asked(
     ended, told, _ = run(about, "--from", str(saved))
     assert ended == code
     assert words in told
+
+
+@pytest.mark.parametrize(
+    ("checks", "row", "code"),
+    [((), None, 3), (("gpu.lost",), None, 0), ((), shipped().build_failures[0], 0)],
+    ids=["nobody's", "a-check-passes", "a-known-cause"],
+)
+def test_a_line_that_somebody_knows_is_no_unknown(
+    checks: tuple[str, ...], row: Failure | None, code: int
+) -> None:
+    answer = Answer((), (), None, matched=Matched("a line", checks, row))
+    assert verb._code(Outcome("gpu07", answer)) == code
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,13 @@ def test_scrubbed_files_are_numbered_by_the_place_of_their_node(capture: Capture
     Path("dmesg").write_text("[    0.000000] Linux version 6.8.0-45-generic\n")
     words = ("--import", "dmesg=dmesg", "--out")
     assert capture("--scrub", *words, "loose")[1] == "loose/node001.evidence\n"
+    assert Path("loose/node001.evidence").read_text().count("Linux version") == 1
     assert capture(*words, "loose")[1] == "loose/dmesg.evidence\n"
+    told = json.loads(capture(*words, "loose", "--json")[1])
+    assert [each["written"] for each in told["hosts"]] == [["loose/dmesg.evidence"]]
+    capture(*words[:2], "--incident", "t.tar.gz", "--scrub")
+    with tarfile.open("t.tar.gz") as tar:
+        assert "evidence/node001.evidence" in tar.getnames()
 
 
 @pytest.mark.parametrize("scrubbed", [True, False])
@@ -98,6 +104,7 @@ def test_an_incident_has_every_node_and_its_code_is_of_those_out_of_reach(
     assert f"evidence/{names[0]}.evidence" in texts
     told = json.loads(texts["report.json"])
     assert ([each["name"] for each in told["hosts"]], told["exit_code"]) == ([*names], 4)
+    assert [bool(each["verdicts"]) for each in told["hosts"]] == [True, False]
     assert " --site site.toml\n" in texts["about.txt"]
     assert ("one.cluster" in "".join(texts.values())) is not scrubbed
     assert ("away:" in texts["report.json"]) is not scrubbed

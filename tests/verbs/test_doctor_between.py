@@ -115,6 +115,30 @@ def test_the_report_and_the_last_line_have_what_was_found(
 
 
 @pytest.mark.parametrize(
+    "words",
+    [
+        {"only": "rdma"},
+        {"inside": "docker:x"},
+        {"textfile": "x"},
+        {"kernel": "6"},
+        {"skip": "rdma"},
+    ],
+)
+def test_what_goes_together_is_not_refused(words: dict[str, str | int | bool]) -> None:
+    doctor._refuse_part(Said(words))
+
+
+def test_the_collectors_file_is_told_of_each_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "gpu001.evidence").write_text(node().dump())
+    words = ("--from", str(tmp_path / "gpu001.evidence"), "--textfile", str(tmp_path / "x.prom"))
+    assert here(monkeypatch, "doctor", *words) == ExitCode.OK
+    assert 'host="gpu001"' in (tmp_path / "x.prom").read_text()
+
+
+@pytest.mark.parametrize(
     ("words", "files", "also"),
     [
         ({"hosts": "a"}, None, ()),

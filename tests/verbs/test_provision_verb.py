@@ -360,8 +360,9 @@ def test_the_document_has_both_ends_the_plan_and_the_steps(
     assert states == [{"pass", "fail"}, {"pass"}]
 
 
+@pytest.mark.parametrize("late", [True, False])
 def test_a_run_is_gone_on_with_in_its_folder_by_its_words_and_without_who_ended(
-    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, late: bool
 ) -> None:
     folder = tmp_path / "state/gdr-toolkit/runs/2026-11-21T22-00-00-provision"
     words = json.dumps({"hosts": "gpu[1-5]", "reboot": True, "profile": "peermem"})
@@ -370,13 +371,15 @@ def test_a_run_is_gone_on_with_in_its_folder_by_its_words_and_without_who_ended(
         journal.add_batches([["gpu1", "gpu2"], ["gpu3"]])
         journal.add(*(Event(f"gpu{at}", "planned") for at in range(1, 5)))
         journal.add(Event("gpu1", "begun"), Event("gpu1", "done"))
-    world.plans = {"gpu2": BOOT, "gpu3": CHANGE, "gpu4": CHANGE, "gpu5": CHANGE}
+    world.plans = {"gpu2": BOOT, "gpu3": CHANGE, "gpu4": CHANGE if late else NO_CHANGE}
     here(monkeypatch, "provision", "--resume", folder.name, "--yes")
     rolled = world.rolling
     assert (rolled.folder.path, world.planning.told[2].path) == (folder, folder)
     assert [host.name for host in world.planning.fleet.hosts] == ["gpu2", "gpu3", "gpu4"]
     assert rolled.fleet is world.planning.fleet
     assert rolled.options.reboot
-    assert rolled.agreed.terms.batches == (("gpu1", "gpu2"), ("gpu3",), ("gpu4",))
+    assert rolled.agreed.terms.batches == (
+        ("gpu1", "gpu2"), ("gpu3",), *[("gpu4",)] * late,
+    )  # fmt: skip
     assert sorted(rolled.agreed.past) == ["gpu1", "gpu2", "gpu3", "gpu4"]
     assert world.said[0].flag("yes")

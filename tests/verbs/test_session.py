@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,11 @@ from msgspec.structs import replace
 
 from tests.evidence.build import node
 from tests.unit.judged import HEALTHY, SICK
+from toolkit.checks.all import BY_ID
 from toolkit.checks.selection import selection
 from toolkit.cli.options import Said
 from toolkit.errors import ExitCode, Outcome, TransportError, Unwritten, UsageError
+from toolkit.hosts.host import Host, Inventory
 from toolkit.node.collect import Register
 from toolkit.progress import Silent
 from toolkit.report.document import ReportRun, Told
@@ -24,6 +28,7 @@ from toolkit.verbs.access import Access, demo_folder
 from toolkit.verbs.cli import session as module
 from toolkit.verbs.cli.session import Session, access, refuse_inside
 from toolkit.verbs.inside import opened_inside
+from toolkit.want import PeerPath, Want
 
 Words = dict[str, str | int | bool]
 Begin = Callable[..., Session]
@@ -62,7 +67,12 @@ def test_nodes_are_reached_as_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
         register=Register("/l"), jobs_s=9.0,
     )  # fmt: skip
     assert isinstance(found.progress, Silent)
-    other: Words = {"pass_fd": 0, "ask_become_pass": True, "inside": "docker:train"}
+    other: Words = {
+        "pass_fd": 0,
+        "ask_become_pass": True,
+        "inside": "docker:train",
+        "register": True,
+    }
     found = access(Said(other))
     assert found == Access(
         become=False,
@@ -70,8 +80,22 @@ def test_nodes_are_reached_as_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
         progress=found.progress,
         jobs_s=float(int(ROOM_S)),
         inside=opened_inside("docker:train"),
+        register=Register(""),
     )
     assert not isinstance(found.progress, Silent)
+
+
+def test_a_fleet_is_opened_by_it_and_simulated_nodes_are_served_but_where_none_is_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def open_fleet(way: Access, *, serve: bool) -> AbstractContextManager[str]:
+        return nullcontext(f"{way.hosts} {way.bmc} {serve}")
+
+    monkeypatch.setattr("toolkit.verbs.connect.open_fleet", open_fleet)
+    monkeypatch.setattr("toolkit.cli.bmc.bmc_access", lambda said: said.text("bmc_user"))
+    said = Said({"hosts": "gpu1", "bmc_user": "ops"})
+    with module.fleet(said) as first, module.fleet(said, serve=False) as second:
+        assert (str(first), str(second)) == ("gpu1 ops True", "gpu1 ops False")
 
 
 @pytest.mark.parametrize(
@@ -142,6 +166,26 @@ def test_a_waiver_of_no_check_is_refused_whoever_has_it(
         begin(site=str(site)).want()
 
 
+@pytest.mark.parametrize("via", ["", "slurm"])
+def test_groups_of_hosts_are_those_of_the_inventory_and_of_slurm(
+    begin: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, via: str
+) -> None:
+    def inventory_of(site: object, own: Inventory) -> Inventory:
+        assert site == "a site"
+        hosts = {**own.hosts, "gpu9": Host("gpu9")}
+        return replace(own, hosts=hosts, groups={"train": ("gpu1", "gpu9")})
+
+    monkeypatch.setattr("toolkit.features.slurm.run.nodes.inventory_of", inventory_of)
+    monkeypatch.setattr("toolkit.features.slurm.run.nodes.open_site", lambda _: "a site")
+    (tmp_path / "hosts.ini").write_text("[train]\ngpu1\n[rest]\ngpu2\n")
+    (site := tmp_path / "site.toml").write_text('[[group]]\nhosts = "@train"\nprofile = "dmabuf"\n')
+    wants = begin(site=str(site), inventory=str(tmp_path / "hosts.ini"), via=via).wants()
+    paths = {host: wants.of(host).path for host in ("gpu1", "gpu2", "gpu9")}
+    assert [host for host, path in paths.items() if path is PeerPath.DMABUF] == [
+        "gpu1", *["gpu9"] * bool(via),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(("only", "skip"), [("rdma", ""), ("", "rdma"), ("rdma", "rdma.mtu")])
 def test_the_checks_that_are_left_are_those_of_the_want(begin: Begin, only: str, skip: str) -> None:
     assert begin(only=only, skip=skip).wants().common.checks == selection(only, skip)
@@ -160,9 +204,19 @@ def test_a_document_stands_alone_and_quiet_is_quiet(
 
 @pytest.mark.parametrize("printed", [True, False])
 def test_the_document_is_kept_as_it_is_printed(
-    begin: Begin, capsys: pytest.CaptureFixture[str], printed: bool
+    begin: Begin,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    printed: bool,
 ) -> None:
-    run = begin(json=printed, only="kernel", profile="auto")
+    def wanted(profile: str, site: str) -> Want:
+        assert (profile, site) == ("auto", "a-site")
+        return Want(own=(replace(BY_ID["kernel.version"], id="own.check"),))
+
+    junit = tmp_path / "j"
+    run = begin(json=printed, only="kernel", profile="auto", site="a-site", junit=str(junit))
+    monkeypatch.setattr(module, "wanted", wanted)
     assert run.finish(TOLD, ExitCode.FAILED, {"more": 1}) is ExitCode.FAILED
     seen = capsys.readouterr()
     kept = (run.folder.path / "report.json").read_text()
@@ -172,7 +226,8 @@ def test_the_document_is_kept_as_it_is_printed(
     assert (told["verb"], told["profile"], told["exit_code"], told["more"]) == (
         "doctor", "auto", 2, 1,
     )  # fmt: skip
-    assert told["checks"]["only"] == ["kernel"]
+    assert (told["checks"]["only"], told["checks"]["of"]) == (["kernel"], len(BY_ID) + 1)
+    assert "gpu002" in junit.read_text()
     assert run.tell(TOLD, ExitCode.FAILED, {"more": 1}) is ExitCode.FAILED
     assert capsys.readouterr().out == kept * printed
 
@@ -212,17 +267,34 @@ def test_each_report_that_was_asked_for_is_written_of_the_verdicts(
     assert first.file_of("gpu009") == "gpu009.evidence"
 
 
+class Flushed(io.StringIO):
+    """Standard output, which knows what a file had as it was flushed."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self.file, self.had = file, list[str]()
+
+    def flush(self) -> None:
+        self.had.append(self.file.read_text() if self.file.exists() else "")
+
+
 def test_a_report_is_whole_or_not_there(
-    begin: Begin, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    begin: Begin,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     (place := tmp_path / "reports").mkdir()
     run = begin(junit=str(place / "j"))
     run.said.at_end.close()
     assert list(place.iterdir()) == [], "and nothing is left of one that never came"
     run = begin(junit=str(place / "j"))
+    out = Flushed(place / "j")
+    monkeypatch.setattr("sys.stdout", out)
     assert [run.deliver("junit", text) for text in ("first", "whole\n")] == [5, 6]
     run.said.at_end.close()
     assert [each.read_text() for each in place.iterdir()] == ["whole\n"]
+    assert out.had[:2] == ["", "first"], "what was printed goes before: it may be the same file"
     run = replace(run, said=Said({"junit": str(place / "gone/j")}))
     assert run.deliver("junit", "lost") == 0
     assert capsys.readouterr().err.startswith(f"note: --junit {place}/gone/j was not written: ")
