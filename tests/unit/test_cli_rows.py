@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -126,21 +125,22 @@ def test_what_limits_is_named_once(read: tuple[float, str], ring: str, told: str
         ({}, "plain", "env", None),
         ({}, "", "env", None),
         ({}, "k", "", None),
+        ({}, "k", None, None),
         ({"sign_pin_fd": "-1"}, "k", "env", "env"),
     ],
 )
 def test_where_the_secret_of_a_key_comes_from(
     monkeypatch: pytest.MonkeyPatch,
-    words: dict[str, str | int | bool], key: str, environ: str, told: str | None,
+    words: dict[str, str | int | bool], key: str, environ: str | None, told: str | None,
 ) -> None:  # fmt: skip
     def read(what: str | int, *, option: str = "") -> str:
         return f"fd {what}" if isinstance(what, int) else f"{what}, {option}"
 
     monkeypatch.setattr("toolkit.verbs.cli.session.read_secret", read)
     monkeypatch.setattr(signing, "takes_secret", lambda name: name == "k")
-    monkeypatch.setenv(PIN, environ)
-    if not environ:
-        os.environ.pop(PIN)
+    monkeypatch.setenv(PIN, environ or "")
+    if environ is None:
+        monkeypatch.delenv(PIN)
     session = SimpleNamespace(said=Said(words))
     assert signing._secret(session, key) == told  # type: ignore[arg-type] # all that it reads
 

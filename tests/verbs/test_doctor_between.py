@@ -55,8 +55,10 @@ def test_what_differs_between_nodes_is_told(
         (saved / f"{name}.evidence").write_text(text)
     words = ("--profile", "peermem", "--json")
     code = here(monkeypatch, "doctor", "--from", str(saved), *words)
-    found = json.loads(capsys.readouterr().out)
+    seen = capsys.readouterr()
+    found = json.loads(seen.out)
     jsonschema.validate(found, SCHEMA)
+    assert "note:" not in seen.err, "and no file that nobody asked for is missed"
     assert found["exit_code"] == code
     failing = [each["id"] for each in found["between"] if each["status"] == "fail"]
     assert (failing, code) == told

@@ -14,9 +14,11 @@ import pytest
 
 from tests.evidence.build import node
 from tests.invoked import FORKS
+from tests.replay import ReplayTransport
 from tests.verbs.working import examined
 from toolkit import progress
 from toolkit.checks.judged import Judged
+from toolkit.cli.options import Said
 from toolkit.errors import Outcome, UsageError
 from toolkit.evidence import Evidence
 from toolkit.hosts.host import Host
@@ -25,6 +27,8 @@ from toolkit.ssh.pool import Abandoned
 from toolkit.ssh.transport import Transport
 from toolkit.verbs import each, reading
 from toolkit.verbs.access import Access, Fleet
+from toolkit.verbs.cli import nodes
+from toolkit.verbs.cli.session import Session
 
 
 class Silent:
@@ -155,3 +159,29 @@ def test_who_comes_to_a_node_after_the_look_has_its_link(
         kept.close(but)
         counted.append(sum(link.closed for link in links))
     assert tuple(counted) == closed
+
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_nodes_are_those_that_were_saved_or_that_are_asked_and_then_kept(
+    saved: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Titled(progress.Silent):
+        def begin(self, title: str, total: int) -> None:
+            begun.append(f"{title} {total}")
+
+    begun: list[str] = []
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "gpu1.evidence").write_text(node().dump())
+    way = Fleet(
+        (Host("gpu1"),),
+        lambda host: ReplayTransport(host.name, node()),
+        Access(progress=Titled()),
+    )
+    monkeypatch.setattr(nodes, "fleet", lambda _: nullcontext(way))
+    from_ = str(tmp_path / "gpu1.evidence") if saved else ""
+    session = Session.begin("plan", Said({"from_": from_}))
+    for more in ({}, {"title": "planning"}):
+        found = nodes.each_node(session, lambda name, seen: (name, seen == node()), **more)
+        assert found == [Outcome("gpu1", ("gpu1", True))]
+    assert begun == ([] if saved else ["reading 1", "planning 1"])
+    assert (session.folder.path / "gpu1.evidence").exists() is not saved
