@@ -155,6 +155,15 @@ def test_what_changes_hosts_without_a_plan_keeps_the_least_budget_and_its_own_st
     assert counting(session, fleet).agreed.about.undoes == ""
 
 
+def test_a_budget_of_the_profile_holds_likewise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    (profile := tmp_path / "own.toml").write_text("[rollout]\nmax_unavailable = 1\n")
+    session = Session.begin("reload", Said({"profile": str(profile)}))
+    assert counting(session, FLEET).agreed.alone
+
+
 @pytest.fixture
 def provisions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Session]:
     """A session of provision that was told this."""
