@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from tests.evidence.board import BOARD
@@ -13,20 +16,26 @@ from tests.evidence.build import node
 from tests.evidence.frames import DENIED
 from tests.evidence.machines.held import evidence_of
 from tests.invoked import here
+from tests.replay import ReplayTransport
 from tests.unit.fleets import CAPTURES, TODAY, capture
 from tests.unit.planning import TRANSLATED
 from toolkit.checks.check import Status
 from toolkit.checks.judged import causes, judge_node
-from toolkit.checks.why import Quote, chain, matching, quotes
+from toolkit.checks.why import Matched, Quote, chain, matching, quotes
 from toolkit.cli.options import Said
-from toolkit.errors import ExitCode
+from toolkit.compat.reader import Failure, shipped
+from toolkit.errors import ExitCode, Outcome, TransportError
 from toolkit.evidence import Evidence, Frame, State
+from toolkit.hosts.host import Host, select
 from toolkit.report.plan_text import trigger_name
-from toolkit.report.why import _quoted
+from toolkit.report.why import Answer, _quoted
+from toolkit.verbs.access import Access, Fleet
+from toolkit.verbs.cli import why as verb
 from toolkit.verbs.cli.why import asked as asked_about
 from toolkit.verbs.cli.why import explained
 from toolkit.want import Want
 
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs/why.schema.json").read_text())
 KINDS = [path.stem for path in sorted(CAPTURES.glob("*.txt"))]
 OPEN = {Status.FAIL, Status.UNKNOWN}
 AUTO = Want(path=None)
@@ -251,6 +260,18 @@ def test_the_exit_code_is_that_of_what_was_asked(
 
 
 @pytest.mark.parametrize(
+    ("checks", "row", "code"),
+    [((), None, 3), (("gpu.lost",), None, 0), ((), shipped().build_failures[0], 0)],
+    ids=["nobody's", "a-check-passes", "a-known-cause"],
+)
+def test_a_line_that_somebody_knows_is_no_unknown(
+    checks: tuple[str, ...], row: Failure | None, code: int
+) -> None:
+    answer = Answer((), (), None, matched=Matched("a line", checks, row))
+    assert verb._code(Outcome("gpu07", answer)) == code
+
+
+@pytest.mark.parametrize(
     ("words", "hint"),
     [
         pytest.param(("peermem.loadd",), "peermem.loaded", id="no-such-check"),
@@ -272,3 +293,42 @@ def test_a_node_of_a_distribution_without_rules_is_explained_without_a_plan() ->
     found = explained("gpu07", evidence, Want(), TODAY)
     assert found.plan is None or found.plan.blocked
     assert found.judged.having(Status.FAIL)
+
+
+@pytest.fixture
+def reached(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes that answer as the saved one did, but for gpu08."""
+    evidence = capture("stub")
+    assert saved.is_dir()
+
+    def connect(host: Host) -> ReplayTransport:
+        if host.name == "gpu08":
+            raise TransportError("gpu08: away", hint="switch it on")
+        return ReplayTransport(host.name, evidence)
+
+    @contextmanager
+    def fleet(said: Said) -> Iterator[Fleet]:
+        yield Fleet(tuple(select(said.text("hosts"))), connect, Access())
+
+    monkeypatch.setattr(verb, "fleet", fleet)
+
+
+@pytest.mark.usefixtures("reached")
+def test_what_asked_nodes_said_is_kept_and_whom_nobody_reached_is_told(run: Run) -> None:
+    code, told, said = run("gpu[07-08]", "peermem.loaded")
+    assert code == ExitCode.UNREACHABLE
+    assert told.startswith("gpu07: ")
+    assert "\n\nerror    gpu08\n" in told
+    (folder,) = re.findall(r"^kept in (\S+)$", said, re.MULTILINE)
+    assert Evidence.parse(Path(folder, "gpu07.evidence").read_text()) == capture("stub")
+    code, told, _ = run("gpu[07-08]", "peermem.loaded", "--json")
+    assert code == ExitCode.UNREACHABLE
+    jsonschema.validate(json.loads(told), SCHEMA)
+    assert [each["name"] for each in json.loads(told)["hosts"]] == ["gpu07", "gpu08"]
+
+
+def test_of_what_was_saved_nothing_is_kept_again(run: Run, saved: Path) -> None:
+    _, told, said = run("peermem.loaded", "--from", str(saved))
+    assert told.startswith("gpu07: ")
+    assert "\n{" not in told, "and a person is given no document"
+    assert "kept" not in said

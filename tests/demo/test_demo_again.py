@@ -13,6 +13,7 @@ import pytest
 from tests.laws import few
 from toolkit.cli import Gdr, verbs
 from toolkit.cli.options import Said
+from toolkit.demo.nodes import catalogue
 from toolkit.package_data import from_home
 from toolkit.verbs import access
 from toolkit.verbs.access import demo_folder, state_dir
@@ -59,6 +60,15 @@ def test_they_are_put_right_by_whoever_runs_it_and_every_verb_says_so(gdr: Run) 
     assert (code, json.loads(out)["exit_code"]) == (7, 7)
     shown = f"./invokew plan --diff --hosts {NODE} shows them"
     assert errors.splitlines()[-1] == f"exit 7: changes are pending on {NODE}; {shown}"
+
+
+def test_each_node_is_listed_with_the_set_that_names_it(gdr: Run) -> None:
+    code, out, _ = gdr("demo")
+    table, _, where = out.partition("\n\n")
+    rows = {line.split()[0]: line.endswith("  demo-all only") for line in table.split("\n")}
+    assert (code, rows) == (0, {name: not in_demo for name, _, in_demo in catalogue()})
+    assert where.startswith(f"they lie in {demo_folder()};")
+    assert gdr("demo", "--reset")[:2] == (0, "as they were at first\n")
 
 
 def test_two_installations_of_one_user_have_nodes_of_their_own(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,15 +14,20 @@ import pytest
 from tests.checks.test_forecast import BARE_NEXT, BOTH
 from tests.evidence.build import DRIVER, KERNEL, NEXT_KERNEL, node
 from tests.evidence.frames import Override
+from tests.replay import ReplayTransport
 from tests.unit.judged import TODAY
 from toolkit.checks.judged import judge_node
 from toolkit.checks.kernel.forecast import Foreseen, forecast
 from toolkit.cli.options import Said
 from toolkit.errors import ExitCode, Outcome, TransportError, UsageError
+from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
+from toolkit.hosts.host import Host
 from toolkit.report.document import Told, document
 from toolkit.report.forecast import forecast_report
 from toolkit.report.table import Painter
+from toolkit.verbs.access import Access, Fleet
+from toolkit.verbs.cli import forecast as verb
 from toolkit.verbs.cli.forecast import foretell
 from toolkit.verbs.cli.session import Session
 from toolkit.want import Want
@@ -122,6 +128,23 @@ def test_saved_evidence_is_told_from(
     saved.mkdir()
     assert told(saved, **options) is code
     assert words in capsys.readouterr().out
+
+
+def test_nodes_that_are_asked_are_told_of_and_what_they_said_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    evidence = node(BOTH | dict(BARE_NEXT))
+    way = Fleet((Host("gpu1"),), lambda host: ReplayTransport(host.name, evidence), Access())
+    monkeypatch.setattr(verb, "fleet", lambda _: nullcontext(way))
+    said: dict[str, str | int | bool] = {"profile": "peermem", "next_boot": True}
+    texts: list[str] = []
+    for verbose in (False, True):
+        session = Session.begin("doctor", Said(said | {"verbose": verbose}))
+        assert foretell(session, Want()) is ExitCode.FAILED
+        assert Evidence.parse((session.folder.path / "gpu1.evidence").read_text()) == evidence
+        texts.append(capsys.readouterr().out)
+    assert len(texts[1]) > len(texts[0]), "and all of it to who asks"
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,14 +10,19 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from tests.evidence.build import node
+from tests.unit.rollout_world import frames
 from toolkit.built.io.openssl import PIN
 from toolkit.cli.options import Said
 from toolkit.errors import UsageError
 from toolkit.features.predict import cli
 from toolkit.features.predict.plan.totals import TrainingJob
 from toolkit.features.predict.show import _gain, _node, why
+from toolkit.ssh.transport import Result
+from toolkit.upgrade import Upgrade
 from toolkit.verbs.cli import signing
 from toolkit.verbs.cli.session import Session
+from toolkit.verbs.cli.upgrade import upgrade_of, with_packages
 
 
 @pytest.mark.parametrize(
@@ -121,21 +125,22 @@ def test_what_limits_is_named_once(read: tuple[float, str], ring: str, told: str
         ({}, "plain", "env", None),
         ({}, "", "env", None),
         ({}, "k", "", None),
+        ({}, "k", None, None),
         ({"sign_pin_fd": "-1"}, "k", "env", "env"),
     ],
 )
 def test_where_the_secret_of_a_key_comes_from(
     monkeypatch: pytest.MonkeyPatch,
-    words: dict[str, str | int | bool], key: str, environ: str, told: str | None,
+    words: dict[str, str | int | bool], key: str, environ: str | None, told: str | None,
 ) -> None:  # fmt: skip
     def read(what: str | int, *, option: str = "") -> str:
         return f"fd {what}" if isinstance(what, int) else f"{what}, {option}"
 
     monkeypatch.setattr("toolkit.verbs.cli.session.read_secret", read)
     monkeypatch.setattr(signing, "takes_secret", lambda name: name == "k")
-    monkeypatch.setenv(PIN, environ)
-    if not environ:
-        os.environ.pop(PIN)
+    monkeypatch.setenv(PIN, environ or "")
+    if environ is None:
+        monkeypatch.delenv(PIN)
     session = SimpleNamespace(said=Said(words))
     assert signing._secret(session, key) == told  # type: ignore[arg-type] # all that it reads
 
@@ -171,3 +176,53 @@ def test_one_pair_without_gpudirect_bounds_the_ring_of_all(
     total: Any = SimpleNamespace(with_gdr=40.0, without_gdr=10.0)
     known: Any = _node(found, total)
     assert known == told
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ({}, Upgrade()),
+        ({"driver": "595.58"}, Upgrade(driver="595.58")),
+        ({"driver": "595.58.03"}, Upgrade(driver="595.58.03")),
+        ({"ofed": "26.04"}, Upgrade(ofed="26.04-1.0.0")),
+        ({"ofed": "26.04-1.1.0"}, Upgrade(ofed="26.04-1.1.0")),
+        ({"kernel": "6.8.0-90-generic"}, Upgrade(kernel="6.8.0-90-generic")),
+        ({"firmware": "28.43.2566"}, Upgrade(firmware="28.43.2566")),
+        ({"driver": "595"}, None), ({"driver": "v595.58"}, None), ({"driver": "595.58 "}, None),
+        ({"ofed": "26"}, None), ({"ofed": "26.04-"}, None), ({"ofed": "126.04"}, None),
+        ({"firmware": "28.43.256"}, None), ({"kernel": "newest"}, None),
+    ],
+)  # fmt: skip
+def test_an_upgrade_is_named_by_versions_or_refused_with_one(
+    words: dict[str, str], named: Upgrade | None
+) -> None:
+    said = Said(dict(words))
+    if named is not None:
+        assert upgrade_of(said) == named
+        return
+    ((name, value),) = words.items()
+    with pytest.raises(UsageError, match=f"^--{name} '{value}' is no ") as why:
+        upgrade_of(said)
+    assert any(each.isdigit() for each in why.value.hint)
+
+
+def test_a_node_is_asked_for_the_packages_that_an_upgrade_needs_and_for_nothing_else() -> None:
+    class Repositories:
+        name, asked, told = "gpu1", list[str](), frames("= packages ok apt", "|asked nvidia-open")
+
+        def run(self, script: str, **_: object) -> Result:
+            self.asked.append(script)
+            return Result(0, self.told, "")
+
+        def close(self) -> None: ...
+
+    wire, before = Repositories(), node()
+    assert with_packages(Upgrade(), wire, before) is before
+    assert wire.asked == []
+    wire.told = frames("= packages ok apt", "|asked nvidia-open", "= dmesg ok x", "|y")
+    found = with_packages(Upgrade(driver="595.58"), wire, before)
+    assert wire.asked[0].rstrip().endswith("\noffered nvidia-open")
+    assert found.text("packages") == "asked nvidia-open\n"
+    assert found.text("dmesg") == before.text("dmesg"), "and nothing else is taken from it"
+    wire.told = frames()
+    assert with_packages(Upgrade(driver="595.58"), wire, before).frames == before.frames

@@ -289,3 +289,14 @@ def test_who_has_read_the_list_is_asked_before_it_is_written(
     monkeypatch.setattr("sys.stdin", Terminal(answer))
     monkeypatch.setattr("sys.stderr", Terminal())
     assert scan_keys({"gpu2": OWN}, *words)[2] == ([OWN] if written else [])
+
+
+def test_where_nobody_can_be_asked_keys_are_listed_and_stay_open(
+    scan_keys: Scan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("sys.stdin", "sys.stderr"):
+        monkeypatch.setattr("sys.stdin", Terminal("y\n"))
+        monkeypatch.setattr("sys.stderr", Terminal())
+        monkeypatch.setattr(name, io.StringIO("y\n"))
+        code, _, written = scan_keys({"gpu2": OWN})
+        assert (code, written) == (ExitCode.PENDING, [])

@@ -165,6 +165,7 @@ def test_a_share_of_failures_is_said_with_or_without_its_sign(
         {"user": "root"},
         {"become": False},
         {"hosts": "a"},
+        {"ssh_config": "a"},
     ],
 )
 def test_what_a_run_may_not_be_told_anew_is_refused_not_dropped(
@@ -179,6 +180,6 @@ def test_what_a_run_may_not_be_told_anew_is_refused_not_dropped(
     same = Said({"resume": run.name, "drain": "drain {host}", "fanout": 8})
     assert resumption(same) is not None
     (name,) = now
-    with pytest.raises(UsageError, match=f"--resume and --{name}: ") as refused:
+    with pytest.raises(UsageError, match=f"--resume and --{name.replace('_', '-')}: ") as refused:
         resumption(Said({"resume": run.name, **now}))
     assert (refused.value.exit_code, bool(refused.value.hint)) == (64, True)

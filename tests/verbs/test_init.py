@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import jsonschema
 import pytest
 
-from tests.invoked import gdr
+from tests.invoked import gdr, here
 from toolkit.errors import ExitCode
 from toolkit.hosts.inventory import read_inventory
 from toolkit.want import DEFAULT_PROFILE, Role, Want
 
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs/init.schema.json").read_text())
 NAMES = ["ci.sh", "gdr.toml", "hosts.ini", "site.toml", "tasks.py"]
 
 
@@ -80,3 +83,16 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(folder: str, tmp_path: Pat
     done = gdr("init", "--folder", place, state=tmp_path / "state")
     assert done.returncode == ExitCode.USAGE
     assert "cannot be written" in done.stderr
+
+
+def test_the_document_tells_of_each_file_what_was_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "hosts.ini").touch()
+    for words, word, code in (("--check",), "to be written", 7), ((), "written", 0):
+        done = here(monkeypatch, "init", "--folder", str(tmp_path), "--json", *words)
+        told = json.loads(capsys.readouterr().out)
+        jsonschema.validate(told, SCHEMA)
+        assert (done, told["exit_code"], told["folder"]) == (code, code, str(tmp_path))
+        states = {each["name"]: each["state"] for each in told["files"]}
+        assert states == dict.fromkeys(NAMES, word) | {"hosts.ini": "left alone"}

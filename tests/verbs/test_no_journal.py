@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import UTC, date, datetime
@@ -20,7 +21,7 @@ from toolkit.features.slurm.run.service import SlurmService
 from toolkit.hosts.host import Host
 from toolkit.rollout.hooks import Hooks
 from toolkit.rollout.journal import About, JournalError, stamp
-from toolkit.rollout.plan.batches import terms_of
+from toolkit.rollout.plan.batches import NO_LIMIT, Terms, terms_of
 from toolkit.rollout.run import Rolled
 from toolkit.rollout.runs import RunFolder
 from toolkit.ssh.pool import NotBegun
@@ -101,6 +102,37 @@ def test_a_budget_of_the_sites_makes_every_run_one(
 
 
 @pytest.mark.parametrize(
+    ("words", "of_site", "terms"),
+    [
+        ({}, "", Terms((("a", "b", "c"),), NO_LIMIT, 3, 64)),
+        ({"serial": "1,2", "fanout": "5"}, "", Terms((("a",), ("b", "c")), NO_LIMIT, 0, 5)),
+        ({"max_unavailable": "2", "max_fail": "1"}, "", Terms((("a", "b", "c"),), 2, 1, 64)),
+        ({"max_unavailable": "2"}, "1", Terms((("a", "b", "c"),), 1, 3, 64)),
+        ({"max_unavailable": "1"}, "2", Terms((("a", "b", "c"),), 1, 3, 64)),
+        ({"max_fail_percentage": "67"}, "2", Terms((("a", "b", "c"),), 2, 2, 64)),
+    ],
+)
+def test_the_terms_are_as_was_said_and_within_the_sites_budget(
+    words: dict[str, str | int | bool],
+    of_site: str,
+    terms: Terms,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    (site := tmp_path / "site.toml").write_text(
+        f"[rollout]\nmax_unavailable = {of_site}\n" if of_site else ""
+    )
+    session = Session.begin(
+        "provision", Said({"profile": "auto", "site": str(site), "reason": "why", **words})
+    )
+    agreed = agreed_of(session, ["a", "b", "c"])
+    assert agreed.terms == terms
+    assert (agreed.about.verb, agreed.about.reason, agreed.past) == ("provision", "why", None)
+    assert json.loads(agreed.about.words)["site"] == str(site)
+
+
+@pytest.mark.parametrize(
     ("said", "of_site", "budget"),
     [("", "", 3), ("2", "", 2), ("", "1", 1), ("2", "1", 1), ("1", "2", 1)],
 )
@@ -121,6 +153,15 @@ def test_what_changes_hosts_without_a_plan_keeps_the_least_budget_and_its_own_st
     assert (agreed.terms.failures, agreed.terms.at_once) == (1, 7)
     assert (agreed.about.verb, agreed.about.reason, agreed.about.undoes) == ("reload", "", "run")
     assert counting(session, fleet).agreed.about.undoes == ""
+
+
+def test_a_budget_of_the_profile_holds_likewise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    (profile := tmp_path / "own.toml").write_text("[rollout]\nmax_unavailable = 1\n")
+    session = Session.begin("reload", Said({"profile": str(profile)}))
+    assert counting(session, FLEET).agreed.alone
 
 
 @pytest.fixture

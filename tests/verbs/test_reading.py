@@ -15,9 +15,11 @@ import pytest
 
 from tests.evidence.build import node
 from tests.invoked import FORKS
+from tests.replay import ReplayTransport
 from tests.verbs.working import examined
 from toolkit import progress
 from toolkit.checks.judged import Judged
+from toolkit.cli.options import Said
 from toolkit.errors import Outcome, UsageError
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.hosts.host import Host
@@ -29,6 +31,8 @@ from toolkit.ssh.transport import Transport
 from toolkit.verbs import each, reading
 from toolkit.verbs import inside as inside_module
 from toolkit.verbs.access import Access, Fleet
+from toolkit.verbs.cli import nodes
+from toolkit.verbs.cli.session import Session
 
 if TYPE_CHECKING:
     from toolkit.redfish.fleet import BmcFleet
@@ -250,3 +254,29 @@ def test_what_a_node_said_is_kept_before_it_is_laid_beside_an_earlier_run(
     assert outcome.get() == ("a", said.plus([port]) if earlier else said)
     assert (folder.path / "a.evidence").read_text() == said.dump()
     assert heard.said[0] == "planning 1"
+
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_nodes_are_those_that_were_saved_or_that_are_asked_and_then_kept(
+    saved: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Titled(progress.Silent):
+        def begin(self, title: str, total: int) -> None:
+            begun.append(f"{title} {total}")
+
+    begun: list[str] = []
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "gpu1.evidence").write_text(node().dump())
+    way = Fleet(
+        (Host("gpu1"),),
+        lambda host: ReplayTransport(host.name, node()),
+        Access(progress=Titled()),
+    )
+    monkeypatch.setattr(nodes, "fleet", lambda _: nullcontext(way))
+    from_ = str(tmp_path / "gpu1.evidence") if saved else ""
+    session = Session.begin("plan", Said({"from_": from_}))
+    for more in ({}, {"title": "planning"}):
+        found = nodes.each_node(session, lambda name, seen: (name, seen == node()), **more)
+        assert found == [Outcome("gpu1", ("gpu1", True))]
+    assert begun == ([] if saved else ["reading 1", "planning 1"])
+    assert (session.folder.path / "gpu1.evidence").exists() is not saved

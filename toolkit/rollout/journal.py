@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from toolkit.errors import ExitCode, ToolkitError, UsageError
 from toolkit.rollout import chain
@@ -87,7 +87,7 @@ class Story(Struct, frozen=True):
     about: About
     batches: tuple[tuple[str, ...], ...]
     events: tuple[Event, ...]
-    turns: tuple[Turn, ...] = field(default=())
+    turns: tuple[Turn, ...]
 
     @property
     def hosts(self) -> tuple[str, ...]:

@@ -100,7 +100,7 @@ def asked(said: Said) -> tuple[Said, str]:
     about = words[0] if words else ""
     if words and not about.strip():
         raise UsageError("nothing is asked about", hint="name a check or a line, or leave it out")
-    if about and _is_check(about) and about not in BY_ID:
+    if _is_check(about) and about not in BY_ID:
         named(about, wanted(said.text("profile"), said.text("site")).own)
     return said, about
 
