@@ -76,7 +76,12 @@ def test_a_node_that_boots_is_asked_at_intervals(
     """Its sshd counts who knocks, and a site's firewall bans who knocks too often."""
     monkeypatch.setattr(asking, "restart", lambda *_, **__: None)  # and it never comes back
     asked: list[str] = []
-    monkeypatch.setattr(node, "run", lambda *_, **__: asked.append("") or Result(255, "", ""))
+
+    def run(script: str, **_: object) -> Result:
+        asked.append(script)
+        return Result(255, "", "")
+
+    monkeypatch.setattr(node, "run", run)
     with pytest.raises(TransportError, match="was not back within 0 s"):
         reboot(node, "one", limit_s=0.1)
     assert 0 < len(asked) <= 6

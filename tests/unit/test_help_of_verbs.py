@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from invoke import Collection
+from invoke.collection import Collection
 
 from toolkit.cli import Gdr, verbs
 
