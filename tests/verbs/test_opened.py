@@ -383,6 +383,6 @@ def test_of_a_fleet_that_is_left_each_link_is_closed() -> None:
         def close(self) -> None:
             closed.append("closed")
 
-    Fleet((), cast("Callable[[Host], Link]", None), Access()).leave(Host("a"), Link())  # type: ignore[arg-type]
+    Fleet((), cast("Callable[[Host], Link]", None), Access()).leave(Host("a"), Link())  # type: ignore[arg-type] # of it nothing is asked
     assert closed == ["closed"]
     assert Access().room == ANSWER

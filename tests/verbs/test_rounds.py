@@ -354,7 +354,7 @@ def test_a_look_is_written_down_kept_and_planned_for_as_the_first_one_was(
 
     monkeypatch.setattr(provision, "collect", lambda link: evidence if link is at else None)
     monkeypatch.setattr(provision, "plan_node", plan_node)
-    options = ProvisionOptions(shelf=shelf, untried=True)  # type: ignore[arg-type]
+    options = ProvisionOptions(shelf=shelf, untried=True)  # type: ignore[arg-type] # a name for it
     assert rounds(at, tmp_path, options)._look() == planned(FILES)
     assert asked == [("gpu1", evidence, Want(), WELL.today, shelf, True)]
     assert at.heard == ["looking", "note: looking again"]

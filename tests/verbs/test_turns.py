@@ -238,7 +238,7 @@ def test_the_rounds_of_a_turn_have_all_that_the_run_was_told(
     monkeypatch.setattr(NodeRounds, "bring", bring)
     wish = Want(keep_runs=77)
     wants = SimpleNamespace(of=lambda name: wish if name == "gpu1" else Want())
-    case = turn(at, TurnCase(Hooks(), []), tmp_path, wants=wants)  # type: ignore[arg-type]
+    case = turn(at, TurnCase(Hooks(), []), tmp_path, wants=wants)  # type: ignore[arg-type] # it asks by a name
     case.go()
     work, (rounds,) = case.work, found
     assert (rounds.host, rounds.transport, rounds.witness) == (HOST, at, at)
@@ -287,7 +287,7 @@ def test_a_node_that_an_earlier_controller_left_is_looked_at_and_planned_for_ane
     monkeypatch.setattr(turns, "collect", lambda link: evidence if link is at else None)
     monkeypatch.setattr(turns, "plan_node", plan_node)
     case = turn(at, TurnCase(Hooks(), []), tmp_path, wants=SiteWants(wish))
-    options = ProvisionOptions(shelf=shelf, untried=True)  # type: ignore[arg-type]
+    options = ProvisionOptions(shelf=shelf, untried=True)  # type: ignore[arg-type] # a name for it
     case.work = replace(case.work, options=options)
     assert case._look() == Planned(WELL, SOME)
     assert asked == [("gpu1", evidence, wish, WELL.today, shelf, True)]
