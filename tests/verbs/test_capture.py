@@ -9,11 +9,13 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.evidence.build import node
 from tests.invoked import here
 from tests.replay import ReplayTransport
 from tests.unit.planning import TRANSLATED
+from toolkit import progress
 from toolkit.errors import ExitCode, TransportError, Unwritten, UsageError
 from toolkit.evidence import Evidence
 from toolkit.hosts.host import Host
@@ -87,6 +89,18 @@ def test_scrubbed_files_are_numbered_by_the_place_of_their_node(capture: Capture
     with tarfile.open("t.tar.gz") as tar:
         text = tar.extractfile("evidence/node001.evidence").read().decode()  # type: ignore[union-attr] # it is a file
     assert "generic dmesg\n" in text, "the name of a file is no node's"
+
+
+@pytest.mark.parametrize("scrubbed", [True, False])
+def test_progress_tells_that_nodes_are_captured(tmp_path: Path, scrubbed: bool) -> None:
+    class Titled(progress.Silent):
+        def begin(self, title: str, total: int) -> None:
+            begun.append((title, total))
+
+    begun: list[tuple[str, int]] = []
+    known = replace(fleet(one=node(), two=node()), access=Access(progress=Titled()))
+    capture_nodes(known, tmp_path / "out", scrubbed=scrubbed)
+    assert begun == [("capturing", 2)]
 
 
 @pytest.mark.parametrize("scrubbed", [True, False])

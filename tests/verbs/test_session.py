@@ -299,6 +299,13 @@ def test_a_report_is_whole_or_not_there(
     assert run.deliver("junit", "lost") == 0
     assert capsys.readouterr().err.startswith(f"note: --junit {place}/gone/j was not written: ")
 
+    def unable(_: Path) -> None:
+        raise OSError("of no number")
+
+    monkeypatch.setattr(module, "open_beside", unable)
+    run.deliver("junit", "lost")
+    assert capsys.readouterr().err.endswith(" was not written: of no number\n")
+
 
 def test_what_out_has_not_got_counts(begin: Begin, capsys: pytest.CaptureFixture[str]) -> None:
     why = Unwritten(Path("out/gpu1"), OSError(28, "No space left on device"))
