@@ -61,21 +61,19 @@ def _kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             " ./invokew doctor --hosts gpu2 --transport openssh asks again",
             id="no-way-in",
         ),
-        pytest.param(
-            "doctor",
-            GPUS | {"max_fail": "0"},
-            {"gpu1": 4, "gpu2": 5, "gpu3": 5},
-            "exit 5: nothing was read on 2 of 3 nodes, there is no way in on 1 of 3 nodes;"
-            " ./invokew doctor --hosts 'gpu[2-3]' asks again",
-            id="no-turn",
-        ),
-        pytest.param(
-            "compare",
-            GPUS,
-            {"gpu1": 4, "gpu2": 5, "gpu3": 5},
-            "exit 5: nothing was read on 2 of 3 nodes, there is no way in on 1 of 3 nodes;"
-            " ./invokew doctor --hosts 'gpu[2-3]' asks again",
-            id="no-turn-of-a-comparison",
+        *(
+            pytest.param(
+                name,
+                GPUS | {"max_fail": "0"},
+                {"gpu1": 4, "gpu2": 5, "gpu3": 5},
+                "exit 5: nothing was read on 2 of 3 nodes, there is no way in on 1 of 3 nodes;"
+                " ./invokew doctor --hosts 'gpu[2-3]' asks again",
+                id=f"no-turn-of-{name}",
+            )
+            for name in (
+                *("doctor", "report", "plan", "drift", "verify", "compare", "topology", "capture"),
+                *("predict", "expect", "rehearse", "why"),
+            )
         ),
         pytest.param(
             "doctor",

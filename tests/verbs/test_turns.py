@@ -130,26 +130,15 @@ def turn(at: Node, case: TurnCase, runs: Path, *, wants: SiteWants | None = None
             kept=BOTH[1:],
             service="others hold it",
         ),
-        TurnCase(
-            None,
-            [*TAKEN_BY_IT, "bring", "closed", f"stay: {NOW}"],
-            after=judged(FAIL),
-            kept=BOTH[:1],
-            service="stays",
-        ),
-        TurnCase(
-            None,
-            [*TAKEN_BY_IT, "bring", "closed", f"stay: {NOW}"],
-            after=judged(UNKNOWN),
-            kept=BOTH[:1],
-            service="stays",
-        ),
-        TurnCase(
-            None,
-            [*TAKEN_BY_IT, "bring", "closed", f"stay: {GONE}"],
-            after=BARE,
-            kept=BOTH[:1],
-            service="stays",
+        *(
+            TurnCase(
+                None,
+                [*TAKEN_BY_IT, "bring", "closed", f"stay: {why}"],
+                after=after,
+                kept=BOTH[:1],
+                service="stays",
+            )
+            for why, after in ((NOW, judged(FAIL)), (NOW, judged(UNKNOWN)), (GONE, BARE))
         ),
         TurnCase(COMMANDS, [*TAKEN, "bring", "closed"], after=judged(FAIL), kept=BOTH[:1]),
         TurnCase(replace(COMMANDS, drain=""), ["bring"], after=judged(FAIL)),

@@ -36,7 +36,10 @@ _SO = {
     ExitCode.BUG: "there is a bug of ours",
     ExitCode.INTERRUPTED: "interrupted",
 }
-_READS_ALONE = ("doctor", "report", "plan", "drift", "verify", "compare", "topology", "capture")
+_READS_ALONE = (
+    *("doctor", "report", "plan", "drift", "verify", "compare", "topology", "capture"),
+    *("predict", "expect", "rehearse", "why"),
+)
 _SO_OF = {
     ("drift", ExitCode.FAILED): "something has drifted",
     ("compare", ExitCode.FAILED): "nodes are unlike one another",
@@ -129,8 +132,8 @@ def _command(verb: str, code: ExitCode, said: Said, hosts: str) -> str:
         verb = "plan"
     # Of a kernel to come no other verb tells, and a name that hides a node leads to none.
     alone = said.flag("next_boot") or said.text("kernel") or said.flag("scrub")
-    known = verb in _BY_CHECKS or (verb in _LOOKS and code in _ABOUT_THE_WAY)
-    known = known or (verb, code) in _ELSE
+    looks = verb in _LOOKS and code in _ABOUT_THE_WAY
+    known = verb in _BY_CHECKS or looks or (verb, code) in _ELSE
     if code not in _SHOWN or not known or alone:
         return ""
     words, shows = _ELSE.get((verb, code), _SHOWN[code])
