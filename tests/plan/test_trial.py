@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.evidence.build import KERNEL, node
+from tests.evidence.build import HEALTHY, KERNEL, node
 from tests.evidence.frames import ABSENT, Override
 from tests.evidence.healthy_boot import grub
 from tests.unit.planning import (
@@ -205,6 +205,9 @@ def test_a_kernel_that_panics_resets_the_node_by_itself(line: str, added: bool) 
     assert ("panic=30" in found.file.text) is added
 
 
+BOOT = str(HEALTHY["boot-id"]).strip()
+
+
 def tried(outcome: str) -> dict[str, Override]:
     name = trial(TRANSLATED).id
     return {"boot-trials": f"{name} {outcome}\n"}
@@ -214,13 +217,22 @@ def tried(outcome: str) -> dict[str, Override]:
     ("outcome", "why"),
     [
         ("given-up 2026-11-22T08:00:00Z it was slow", "not tried again: it was slow"),
-        ("open 2026-11-22T08:00:00Z", "not tried again: nobody was told how it ended"),
+        *(
+            (f"open 2026-11-22T08:00:00Z{boot}", "not tried again: nobody was told how it ended")
+            for boot in ("", " 0b5c7f0e-3b1f-4a53-9d3e-5d9d8a1f2c12")  # of an older us; another
+        ),
+        (f"given-up 2026-11-22T08:00:00Z {BOOT}", "not tried again: 0b5c"),
     ],
 )
 def test_what_was_tried_is_not_tried_again(outcome: str, why: str) -> None:
     told = blocked(plan_for(TRANSLATED | tried(outcome)))
     assert why in told
     assert "/var/lib/gdr-toolkit/trials" in told
+
+
+def test_what_was_noted_in_this_very_boot_was_never_booted() -> None:
+    again = plan_for(TRANSLATED | tried(f"open 2026-11-22T08:00:00Z {BOOT}"))
+    assert again.trial == trial(TRANSLATED)
 
 
 def test_what_could_not_be_read_is_tried_once_more() -> None:
