@@ -90,7 +90,8 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(
     assert (code, out) == (64, "")
     assert errors.startswith(f"error: demo nodes cannot be made in {tmp_path}/state/gdr-toolkit/")
     assert errors.endswith(
-        "Not a directory\n next: set XDG_STATE_HOME to a folder that can be written and has room\n"
+        "Not a directory\n"
+        " next: set XDG_STATE_HOME to a folder with room, where you may write and run files\n"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import subprocess
@@ -25,7 +26,7 @@ from toolkit.demo.fleet import (
     reset,
     write_known_hosts,
 )
-from toolkit.demo.nodes import EVERY, READY, SMALL, Recipe, recipe_of
+from toolkit.demo.nodes import EVERY, READY, SMALL, DemoFamily, Recipe, recipe_of
 from toolkit.demo.tree import NodeTree
 from toolkit.errors import ToolkitError, UsageError
 
@@ -93,10 +94,67 @@ def test_what_a_command_finds_in_its_environment(tmp_path: Path) -> None:
         "SHELL": "/bin/sh",
         "SSH_CONNECTION": "198.51.100.5 50022 192.0.2.17 22",
     }
-    run(place, 'echo "$GDR_UID" >"$GDR_ROOT/uid"; ! read -r _; echo noise >&2\n')
-    assert (place / "tree/uid").read_text() == "0\n"
-    with pytest.raises(subprocess.CalledProcessError):
-        run(place, "exit 3\n")
+    command(place, "depmod", 'echo "$GDR_UID $*" >"$GDR_ROOT/uid"; ! read -r _; echo noise >&2\n')
+    run(place, "depmod", "6.8.0")
+    assert (place / "tree/uid").read_text() == "0 6.8.0\n"
+    command(place, "depmod", "echo why >&2; exit 3\n")
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        run(place, "depmod")
+    assert caught.value.stderr == b"why\n"
+
+
+def command(place: Path, name: str, script: str) -> Path:
+    path = place / "bin" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize("why", ["held open for writing", "noexec"])
+def test_a_command_that_cannot_be_started_is_not_looked_for_on_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    place, host = lay_node(tmp_path / "demo1"), tmp_path / "host"
+    command(host, "depmod", f"touch {tmp_path}/touched\n")
+    monkeypatch.setattr(create, "SYSTEM_PATH", f"{host}/bin:{create.SYSTEM_PATH}")
+    stand_in = command(place, "depmod", "")
+    if why == "noexec":
+        stand_in.chmod(0o644)
+    with contextlib.ExitStack() as held:
+        if why != "noexec":
+            held.enter_context(stand_in.open("a"))
+        with pytest.raises(OSError, match=r"Text file busy|Permission denied"):
+            run(place, "depmod", "6.8.0")
+    assert not (tmp_path / "touched").exists()
+
+
+def test_what_a_command_that_failed_said_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(place: Path, name: str, *_: str) -> None:
+        raise subprocess.CalledProcessError(1, name, stderr=b"first\nNo space left on device\n")
+
+    monkeypatch.setattr(create, "run", full)
+    with pytest.raises(ToolkitError, match=r"^demo1: .*: No space left on device$") as caught:
+        make_node(tmp_path, recipe_of("demo1"), "demo1")
+    assert str(tmp_path.parent) in (caught.value.hint or "")
+
+
+def test_no_command_runs_before_all_are_laid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A child that starts meanwhile would hold a file of another thread: "Text file busy"."""
+    seen: list[set[str]] = []
+
+    def end(*_: object) -> None:
+        laid = (tmp_path / "nodes").glob(".*/bin/update-grub")
+        seen.append({each.parts[-3].lstrip(".") for each in laid})
+
+    monkeypatch.setattr(create, "_end", end)
+    names = tuple(name for name in READY if recipe_of(name).family is DemoFamily.UBUNTU)
+    make_nodes(tmp_path, names)
+    assert seen == [set(names)] * len(names)
 
 
 @pytest.mark.parametrize("name", ["demo-healthy", "demo-rocky", "demo-kernel"])
@@ -114,7 +172,7 @@ def test_a_node_is_built_and_booted(
         return tree
 
     recipe: Recipe = recipe_of(name)
-    ran: list[tuple[Path, str]] = []
+    ran: list[tuple[Path | str, ...]] = []
     monkeypatch.setattr(create, "sysfs", machine)
     monkeypatch.setattr("toolkit.demo.disk.disk", part)
     for each in ("packages", "inside"):
@@ -124,9 +182,9 @@ def test_a_node_is_built_and_booted(
     assert (tmp_path / "tree/proc/sys/kernel/hostname").read_text() == "gpu7\n"
     assert {each.name for each in (tmp_path / "bin").iterdir()} == set(commands(recipe))
     assert all(os.access(each, os.X_OK) for each in (tmp_path / "bin").iterdir())
-    steps = [f"depmod {kernel} || exit\n" for kernel in recipe.kernels]
-    steps += ["grub-mkconfig -o /boot/grub/grub.cfg || exit\n"] * (name != "demo-rocky")
-    assert ran == [(tmp_path, "".join([*steps, "boot || exit\n"]))]
+    steps: list[tuple[str, ...]] = [("depmod", kernel) for kernel in recipe.kernels]
+    steps += [("grub-mkconfig", "-o", "/boot/grub/grub.cfg")] * (name != "demo-rocky")
+    assert ran == [(tmp_path, *step) for step in [*steps, ("boot",)]]
 
 
 @pytest.mark.parametrize(
@@ -159,10 +217,10 @@ def test_numbered_nodes_are_cloned_from_a_template_a_kind(
         own.mkdir(parents=True)
         (own / "boot_id").write_text("same\n")
         (own.parent / "hostname").write_text(f"{name}\n")
-        (place / "bin").mkdir()
+        assert (place / "bin").is_dir()
         assert place.name.startswith(".")
 
-    monkeypatch.setattr(create, "make_node", lay)
+    monkeypatch.setattr(create, "_fill_and_boot", lay)
     left = tmp_path / "nodes/.demo001"
     left.mkdir(parents=True)
     (left / "old").touch()

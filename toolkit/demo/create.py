@@ -26,6 +26,7 @@ from toolkit.demo.software import (
 )
 from toolkit.demo.sysfs import sysfs
 from toolkit.demo.tree import NodeTree, clone
+from toolkit.errors import ToolkitError
 
 _COMMANDS = Path(__file__).parent / "bin"
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -84,6 +85,18 @@ def make_node(place: Path, recipe: Recipe, name: str) -> None:
 
     :param place: an empty folder; gets "tree" and "bin".
     """
+    _lay_commands(place, recipe)
+    _fill_and_boot(place, recipe, name)
+
+
+def _lay_commands(place: Path, recipe: Recipe) -> None:
+    (place / "bin").mkdir()
+    for command, script in commands(recipe).items():
+        shutil.copyfile(script, place / "bin" / command)
+        (place / "bin" / command).chmod(0o755)
+
+
+def _fill_and_boot(place: Path, recipe: Recipe, name: str) -> None:
     from toolkit.demo.disk import disk  # noqa: PLC0415 Jinja2, for nodes that are not there yet
 
     tree = place / "tree"
@@ -91,25 +104,35 @@ def make_node(place: Path, recipe: Recipe, name: str) -> None:
     for part in (*parts, inside(recipe)):
         part.write(tree)
     (tree / "proc/sys/kernel/hostname").write_text(f"{name}\n")
-    (place / "bin").mkdir()
-    for command, script in commands(recipe).items():
-        shutil.copyfile(script, place / "bin" / command)
-        (place / "bin" / command).chmod(0o755)
-    steps = [["depmod", kernel] for kernel in recipe.kernels]
+    steps: list[tuple[str, ...]] = [("depmod", kernel) for kernel in recipe.kernels]
     if recipe.family is not DemoFamily.ROCKY:
-        steps.append(["grub-mkconfig", "-o", "/boot/grub/grub.cfg"])
-    lines = "".join(f"{' '.join(step)} || exit\n" for step in [*steps, ["boot"]])
-    run(place, lines)
+        steps.append(("grub-mkconfig", "-o", "/boot/grub/grub.cfg"))
+    for command, *arguments in (*steps, ("boot",)):
+        try:
+            run(place, command, *arguments)
+        except subprocess.CalledProcessError as why:
+            said = why.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+            raise ToolkitError(
+                f"{name}: this demo node cannot be made: {said or why}",
+                hint=f"see that {place.parent} has room, and try again",
+            ) from why
 
 
-def run(node: Path, script: str) -> None:
-    """Run lines of sh on a node, as its root."""
+def run(node: Path, command: str, *arguments: str) -> None:
+    """Run one of a node's own commands, as its root.
+
+    By its path: where it cannot be started, a search would go on to this machine's command of
+    that name, which would act on this machine.
+
+    :raises OSError: it cannot be started, as where its file system is mounted noexec.
+    :raises CalledProcessError: it failed; ``stderr`` is what it said.
+    """
     subprocess.run(
-        ["/bin/sh", "-c", script],
+        [node / "bin" / command, *arguments],
         env=environment(node) | {"GDR_UID": "0"},
         check=True,
         stdin=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
     )
 
 
@@ -136,17 +159,25 @@ def make_nodes(state: Path, names: tuple[str, ...]) -> None:
     many = {name: recipe_of(name) for name in missing if name not in READY}
     new = {state / "templates" / recipe.kind: recipe for recipe in many.values()}
     new = {place: recipe for place, recipe in new.items() if not place.is_dir()}
+    # All commands are laid before the first is run: a child of one thread holds, until it has
+    # become its program, what another thread has open for writing, and no such file can be run.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(lambda item: _make_whole(*item), (alone | new).items()))
+        list(pool.map(lambda item: _begin(*item), (alone | new).items()))
+        list(pool.map(lambda item: _end(*item), (alone | new).items()))
         list(pool.map(lambda name: _clone_node(state, name), many))
 
 
-def _make_whole(place: Path, recipe: Recipe) -> None:
-    """Made beside and renamed, so that a node is either whole or not there."""
+def _begin(place: Path, recipe: Recipe) -> None:
+    """Made beside, and renamed in the end, so that a node is either whole or not there."""
     beside = place.with_name(f".{place.name}")
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(parents=True)
-    make_node(beside, recipe, place.name)
+    _lay_commands(beside, recipe)
+
+
+def _end(place: Path, recipe: Recipe) -> None:
+    beside = place.with_name(f".{place.name}")
+    _fill_and_boot(beside, recipe, place.name)
     beside.rename(place)
 
 

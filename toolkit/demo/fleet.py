@@ -163,7 +163,7 @@ def prepare(state_dir: Path, names: tuple[str, ...]) -> None:
     except OSError as why:
         raise UsageError(
             f"demo nodes cannot be made in {state_dir}: {why.strerror}",
-            hint="set XDG_STATE_HOME to a folder that can be written and has room",
+            hint="set XDG_STATE_HOME to a folder with room, where you may write and run files",
         ) from why
 
 

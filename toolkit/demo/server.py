@@ -188,7 +188,7 @@ def boot(place: Path) -> None:
     with open(place / "boot.lock", "w") as lock:  # noqa: PTH123  # held, not read
         fcntl.flock(lock, fcntl.LOCK_EX)
         # A boot that fails leaves the node as it was before, which the client will see.
-        with contextlib.suppress(subprocess.CalledProcessError):
+        with contextlib.suppress(subprocess.CalledProcessError, OSError):
             run(place, "boot")
 
 
