@@ -102,6 +102,71 @@ def test_what_cannot_be_evidence_is_refused(
         list(read_saved(Path(source)))
 
 
+CUT = zipped({"a.txt": b"hello"})[:60]
+
+
+@pytest.mark.parametrize(
+    ("files", "sentence", "hint"),
+    [
+        pytest.param(
+            {"a.zip": CUT},
+            "gpu07: is no incident, or is damaged: File is not a zip file",
+            "copy it again from where it was made, or unpack it and name the folder",
+            id="one-cut",
+        ),
+        pytest.param(
+            {"a.zip": CUT, "b.zip": CUT},
+            "gpu07: a.zip is damaged: File is not a zip file",
+            "copy it again from where it was made",
+            id="all-cut",
+        ),
+        pytest.param(
+            {"a.zip": CUT, "b.txt": b"hello\n"},
+            "gpu07: not recognised as evidence",
+            "give the whole answer of a command",
+            id="one-of-two-cut",
+        ),
+        pytest.param(
+            {"a.bin": bytes(range(256))},
+            "gpu07: not recognised as evidence",
+            "save it as text",
+            id="no-text",
+        ),
+        pytest.param(
+            {"a.txt": b"GPU0 NIC0 mlx5\n rate 400\n"},
+            "gpu07: not recognised as evidence",
+            "it comes nearest to topo, ucx-perftest; give the whole answer",
+            id="near",
+        ),
+        pytest.param(
+            {".hidden.txt": MATRIX.encode()},
+            "gpu07: holds no *.evidence file",
+            "make one: capture",
+            id="hidden",
+        ),
+    ],
+)
+def test_a_folder_of_which_nothing_is_understood_says_what_is_wrong_with_it(
+    files: dict[str, bytes], sentence: str, hint: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "gpu07"
+    folder.mkdir()
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    with pytest.raises(UsageError) as refused:
+        list(read_saved(folder))
+    assert str(refused.value) == f"{tmp_path}/{sentence}"
+    assert (refused.value.hint or "").startswith(hint)
+
+
+@pytest.mark.parametrize(("name", "node"), [("gpu07.tar.gz", "gpu07"), (".tgz", ".tgz")])
+def test_an_archive_of_loose_files_is_a_node_by_its_first_name(
+    name: str, node: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(tarred({"a.txt": MATRIX.encode()}, "gz"))
+    assert keys(tmp_path / name) == {node: ["nvidia-topology"]}
+
+
 def test_whoever_named_a_node_learns_how_nodes_are_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as refused:
         list(read_saved(tmp_path / "gpu01"))

@@ -221,7 +221,7 @@ def _gathered(
         try:
             loose += _machines(leaf, text)
         except NotUnderstood as why:
-            first = first or why
+            first = first or (None if leaf.why else why)
             odd.append(foreign(leaf.name, "" if _binary(leaf.data) else text, leaf.why))
     aside += odd
     if not loose and not nodes:
@@ -277,10 +277,10 @@ def _collected(root: str, mark: str, files: list[Leaf]) -> Evidence | None:
 
 def _nothing(source: str, odd: list[Foreign], why: NotUnderstood | None) -> NotUnderstood:
     near = dict.fromkeys(name for each in odd for name in each.nearest)
-    closed = next((each for each in odd if each.why), None)
-    if closed is not None and len(odd) == 1:
+    if odd and all(each.why for each in odd):
+        begin = "is no incident, or" if len(odd) == 1 else odd[0].name
         return NotUnderstood(
-            f"{source}: is no incident, or {closed.why}",
+            f"{source}: {begin} {odd[0].why}",
             hint="copy it again from where it was made, or unpack it and name the folder",
         )
     told = f"it comes nearest to {', '.join([*near][:3])}; " if near else ""
