@@ -13,6 +13,7 @@ from _pytest.terminal import TerminalReporter
 from dev.tiers import Tally
 
 FILE = "GDR_TALLY"  # names the file to write; without it nothing is written
+_LONG = 200  # characters of why a test failed
 
 
 _ASKED = pytest.StashKey[str]()
@@ -30,10 +31,12 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.C
         return
     stats = terminalreporter.stats
     reasons = Counter(_reason(each) for each in stats.get("skipped", []))
+    fell = [*stats.get("failed", []), *stats.get("error", [])]
     told = {
         "passed": len(stats.get("passed", [])),
-        "failed": len(stats.get("failed", [])) + len(stats.get("error", [])),
+        "failed": len(fell),
         "skipped": sorted(reasons.items()),
+        "fell": [f"{each.nodeid}: {_crash(each)}" for each in fell],
     }
     Path(file).write_text(json.dumps(told))
 
@@ -44,10 +47,18 @@ def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
     return said.removeprefix("Skipped: ")
 
 
+def _crash(report: pytest.TestReport | pytest.CollectReport) -> str:
+    """The first line of why it failed; a module that cannot be imported has the last."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    lines = str(crash.message if crash else report.longrepr or "").strip().split("\n")
+    return lines[0 if crash else -1].removeprefix("E   ")[:_LONG]
+
+
 def read(file: Path) -> Tally:
     """What the plugin wrote; zeros where pytest ended before it could."""
     try:
         told = json.loads(file.read_text())
     except (OSError, ValueError):
         return Tally()
-    return Tally(told["passed"], told["failed"], tuple((why, n) for why, n in told["skipped"]))
+    skipped = tuple((why, n) for why, n in told["skipped"])
+    return Tally(told["passed"], told["failed"], skipped, tuple(told["fell"]))

@@ -26,6 +26,7 @@ APART = (
 )
 # The order of files is ours (LONG, BOOTS), not by the number of their tests.
 _OURS = "--no-loadscope-reorder"
+_TOLD = 10  # tests of a step that failed, named at the end
 # Of tests/machine; by GDR_NIGHT alone, for each takes minutes: eight nodes that move bytes in one
 # guest, an appliance, the vendor's whole driver, compiled, and an image that is made twice.
 NIGHTLY = ("test_fabric.py", "test_appliance.py", "test_real_stack.py", "test_built_twice.py")
@@ -91,6 +92,7 @@ class Tally:
     passed: int = 0
     failed: int = 0
     skipped: tuple[tuple[str, int], ...] = ()  # reason, and how many tests gave it
+    fell: tuple[str, ...] = ()  # of those that failed the name and the first line of why
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,6 +332,9 @@ def closing(ended: tuple[Ended, ...], seconds: float) -> str:
     lines = [f"{name:<{width}}  {_told(each)}" for name, each in zip(names, ended, strict=True)]
     spent = _minutes(sum(each.spent for each in ended))
     lines.append(f"{'in all':<{width}}  {_minutes(seconds):>5}  {spent} of processor")
+    for each in ended:  # where a log is cut, its end is what is left
+        fell = [f"FAILED {one}" for one in each.tally.fell]
+        lines += fell[:_TOLD] + [f"FAILED {len(fell) - _TOLD} more"] * (len(fell) > _TOLD)
     for name, each in zip(names, ended, strict=True):
         why = [(each.why, 0)] if each.ending is Ending.NOT_RUN else each.tally.skipped
         lines += [f"not run: {name}: {_tests(count)}{reason}" for reason, count in why]

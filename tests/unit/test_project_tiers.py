@@ -235,6 +235,16 @@ def test_the_end_tells_time_and_counts_and_then_what_was_not_run() -> None:
     ]
 
 
+def test_the_end_tells_which_tests_failed_and_why() -> None:
+    """Once more, and not all: where a log is cut, its end is what is left."""
+    tally = Tally(0, 12, fell=tuple(f"test_it.py::test_{each}: boom" for each in range(12)))
+    told = closing((Ended("unit", TESTS, Ending.FAILED, tally=tally),), 1).split("\n")
+    assert told[2:] == [
+        *(f"FAILED test_it.py::test_{each}: boom" for each in range(10)),
+        "FAILED 2 more",
+    ]
+
+
 def test_a_run_without_the_captures_says_so_loudly_and_last() -> None:
     blind = Tally(1, 0, ((f"{CAPTURES}: no corpus", 40), (f"{CAPTURES}: no table", 2)))
     told = closing((Ended("unit", TESTS, Ending.PASSED, tally=blind),), 1).split("\n")
@@ -295,7 +305,9 @@ def test_a_test_runs_once_and_is_counted(
         asked = run.Asked(jobs=2)
         assert run.in_order((Tier("one", "", (step,)),), asked, beside=("left out",)) is code
     lines = told.getvalue().strip().split("\n")
-    assert said in lines[-5]
+    fell = [line for line in lines[-5:] if line.startswith("FAILED ")]
+    assert fell == ["FAILED test_it.py::test_bad: assert False"] * (not good)
+    assert said in lines[-5 - len(fell)]
     assert lines[-3] == "not run: one: tests: 2 tests: needs root"
     assert lines[-2:] == ["left out", "all passed" if good else "not all passed"]
     assert (tmp_path / "ran").read_text() == "x"
