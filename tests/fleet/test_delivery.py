@@ -34,7 +34,8 @@ def precompiled(nodes: Nodes) -> None:
     shutil.rmtree(tree / "var/lib/dkms/nvidia")
     for folder in (tree / "usr/src").glob("nvidia-*"):
         shutil.rmtree(folder)
-    run(tree.parent, f"depmod {UBUNTU_KERNEL} || exit\nboot || exit\n")
+    run(tree.parent, "depmod", UBUNTU_KERNEL)
+    run(tree.parent, "boot")
 
 
 def built() -> Built:
