@@ -328,6 +328,8 @@ def test_plain_lines_begin_anew_with_each_stage_and_are_cut_and_clean() -> None:
         now[0] += 0.5
         lines.note("", "of all")
         lines.finish()
+        now[0] += 99
+        lines.done("gpu2", "a thread that goes on after Ctrl-C")
     told = stream.getvalue().split("\n")
     assert [each.partition("x")[0] for each in told] == [
         "reading: 1 of 2 after 2 s; gpu1: \ufffd[31mno reading ",

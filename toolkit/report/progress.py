@@ -8,6 +8,7 @@ It is not given before three have ended, since the first says little about the r
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -211,7 +212,9 @@ class PlainProgress:
         self._tick(f"{host}: {trouble or 'done'}")
 
     def finish(self) -> None:
-        """Nothing: whatever follows on standard output says how it ended."""
+        """No more lines: after Ctrl-C threads go on for a moment, beyond the last line."""
+        with self._lock:
+            self._next = math.inf
 
     def _tick(self, said: str) -> None:
         with self._lock:
