@@ -14,6 +14,7 @@ from itertools import starmap
 from msgspec import Struct
 
 from toolkit.errors import NoEvidence, read_or
+from toolkit.facts.boot.next_boot import DRACUT, MARK, RESET
 from toolkit.facts.nccl.consumers import Setting
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.config_space import Acs
@@ -60,8 +61,9 @@ _OF_ONE_HOST = re.compile(
 
 def _arguments(node: Node) -> Iterator[Trait]:
     values: dict[str, list[str]] = {}
+    ours = {RESET, *DRACUT} if node.trial else set()  # of one boot; its next has none of them
     for word in node.cmdline.words:
-        if not _OF_ONE_HOST.match(word):
+        if not _OF_ONE_HOST.match(word) and word not in ours:
             name, _, value = word.partition("=")
             values.setdefault(name, []).append(value or "given")
     for name, found in sorted(values.items()):
@@ -95,7 +97,8 @@ def _dkms(node: Node) -> Iterator[Trait]:
 def _modprobe(node: Node) -> Iterator[Trait]:
     options: dict[str, list[str]] = {}
     for module, text in node.modprobe.options:
-        options.setdefault(module, []).append(text)
+        if module != MARK.partition(".")[0]:  # modprobe tells of the command line, too
+            options.setdefault(module, []).append(text)
     yield from (Trait(name, " ".join(sorted(texts))) for name, texts in sorted(options.items()))
     yield from (
         Trait(name, "blacklisted") for name in sorted(node.modprobe.blacklisted - {*options})

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from toolkit.errors import NoEvidence, Unparsable, Unsupported
-from toolkit.facts.boot.next_boot import MARK, BootEntry, default_entry
+from toolkit.facts.boot.next_boot import DRACUT, MARK, RESET, BootEntry, default_entry
 from toolkit.facts.distros import Family
 from toolkit.facts.node.node import Node
 from toolkit.plan.acts import forgotten
@@ -23,8 +23,6 @@ from toolkit.plan.change import Act, Action, Change, When
 from toolkit.plan.templates import render_text
 
 ASK = "--boot-without-trial"
-_RESET = "panic=30"  # a kernel that panics resets the node by itself
-_DRACUT = ("rd.shell=0", "rd.emergency=reboot")  # so does an initramfs that finds no root
 _WRITABLE = frozenset({"ext2", "xfs", "fat"})  # as grub-probe names them; ext2 is ext4 too
 _READABLE = 48  # characters of one word
 _OWN_FIELDS = frozenset({"title", "version", "options", "id", "sort-key"})
@@ -113,7 +111,7 @@ def trial_of(
     # What brings a node that hangs on a trial back by itself, where nothing else does.
     value = entry.cmdline["panic"]
     resets = value.lstrip("-").isdigit() and int(value) != 0
-    safety = (*(() if resets else (_RESET,)), *(_DRACUT if family.grubby else ()))
+    safety = (*(() if resets else (RESET,)), *(DRACUT if family.grubby else ()))
     add = (*words, *safety, f"{MARK}={name}")
     if family.grubby:
         file = _bls(entry, name, add, gone)

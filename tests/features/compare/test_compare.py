@@ -146,6 +146,21 @@ def test_what_names_one_host_on_the_command_line_is_no_difference(word: str) -> 
     assert fleet(changed).identical
 
 
+TRIAL = "panic=30 rd.shell=0 rd.emergency=reboot gdr_toolkit.trial=0a1b2c"
+
+
+def test_what_a_trial_of_ours_adds_for_one_boot_is_no_difference() -> None:
+    kept = "blacklist nouveau\noptions mlx5_core probe_vf=1\n"
+    frames: dict[str, Override] = {
+        "cmdline": f"{ARGUMENTS} {TRIAL}\n",
+        "modprobe-config": f"{kept}options gdr_toolkit trial=0a1b2c\n",
+    }
+    assert fleet({"gpu007": frames}).identical
+    frames["cmdline"] = f"{ARGUMENTS} panic=30\n"  # somebody else's
+    _, differences = only(fleet({"gpu007": frames}))
+    assert differences == (Difference("kernel argument", "panic", "30", ABSENT),)
+
+
 def test_an_argument_that_is_missing_is() -> None:
     changed = {"gpu007": {"cmdline": ARGUMENTS.replace(" iommu=pt", "") + "\n"}}
     _, differences = only(fleet(changed))

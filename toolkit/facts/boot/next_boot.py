@@ -19,6 +19,8 @@ from toolkit.facts.lines import named_lines, rows
 # Sources: the firmware variables LoaderInfo and StubInfo (systemd-boot(7), systemd-stub(7)),
 # /run/ostree-booted, /proc/mounts; /var/lib/gdr-toolkit/trials, which is ours.
 MARK = "gdr_toolkit.trial"  # on the command line of a trial; the kernel knows no such module
+RESET = "panic=30"  # with it, where the node has none: a kernel that panics resets the node
+DRACUT = ("rd.shell=0", "rd.emergency=reboot")  # so does an initramfs that finds no root
 
 
 class Loader(StrEnum):
