@@ -83,6 +83,7 @@ def test_ids_are_topic_and_name_and_each_is_there_once() -> None:
         pytest.param("peermem.stubs", "known: peermem.stub, peermem.file", id="near"),
         pytest.param("ACS.redirects", "known: acs.redirect, ", id="near-in-capitals"),
         pytest.param("passthrough", "known: iommu.passthrough", id="without-its-topic"),
+        pytest.param("pcie.acs", "known: acs.redirect, acs.mask", id="in-another-topic"),
         pytest.param("iomu.passtrough", "known: iommu.passthrough", id="mistyped-throughout"),
         pytest.param("nonsense", "the verb checks lists them all", id="nowhere-near"),
         pytest.param("", "the verb checks lists them all", id="nothing"),

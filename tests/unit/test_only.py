@@ -68,6 +68,7 @@ def test_what_is_skipped_is_all_but_that() -> None:
     [
         pytest.param("rdma.prot", "", "--only: no check 'rdma.prot'", "rdma.port?", id="id"),
         pytest.param("", "peermen.*", "--skip: no check 'peermen.*'", "peermem?", id="topic"),
+        pytest.param("pcie.acs", "", "--only: no check 'pcie.acs'", "mean acs?", id="its-topic"),
         pytest.param(",", "", "--only ',' names no check", "lists them", id="none"),
         pytest.param("rdma", "rdma", "leave no check", "fewer", id="nothing-left"),
         pytest.param("between", "", "leaves no check of a node", "rdma", id="between-alone"),

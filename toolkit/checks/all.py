@@ -194,9 +194,10 @@ def named(name: str, own: Sequence[Check] = ()) -> Check:
     known = {**BY_ID, **{each.id: each for each in own}}
     if name in known:
         return known[name]
-    topic = name.partition(".")[0].lower()
+    topic, _, last = name.lower().partition(".")
     near = (
-        [each for each in known if topic and each.startswith(topic)]
+        [each for each in known if last and each.startswith(f"{last}.")]  # "pcie.acs"
+        or [each for each in known if topic and each.startswith(topic)]
         or [each for each in known if name and name.lower() in each]
         or get_close_matches(name.lower(), known, n=5)
     )

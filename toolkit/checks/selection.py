@@ -39,7 +39,8 @@ def _meant(option: str, names: str, own: Sequence[Check]) -> frozenset[str]:
         ids = {each for each in selectable if each == name or each.startswith(start)}
         if not ids:
             known = {each.partition(".")[0] for each in selectable} | {*selectable}
-            near = get_close_matches(name.rstrip(".*"), known, n=1)
+            last = name.rstrip(".*").rpartition(".")[2]
+            near = [last] if last in known else get_close_matches(name.rstrip(".*"), known, n=1)
             if near:
                 raise UsageError(f"{option}: no check {name!r}", hint=f"did you mean {near[0]}?")
             named(name, own)
