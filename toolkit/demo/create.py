@@ -83,14 +83,14 @@ def environment(node: Path) -> dict[str, str]:
 def make_node(place: Path, recipe: Recipe, name: str) -> None:
     """Build a node from nothing and boot it.
 
-    :param place: an empty folder; gets "tree" and "bin".
+    :param place: an empty folder, or none yet; gets "tree" and "bin".
     """
     _lay_commands(place, recipe)
     _fill_and_boot(place, recipe, name)
 
 
 def _lay_commands(place: Path, recipe: Recipe) -> None:
-    (place / "bin").mkdir()
+    (place / "bin").mkdir(parents=True)
     for command, script in commands(recipe).items():
         shutil.copyfile(script, place / "bin" / command)
         (place / "bin" / command).chmod(0o755)
