@@ -61,6 +61,10 @@ class Machine:
         """Whether a boot is under way: between a reset and the end of POST."""
         return self._ready_at > time.monotonic()
 
+    def come_up(self) -> None:
+        """Now, for a test: the boot under way is over, however long it was to take."""
+        self._ready_at = min(self._ready_at, time.monotonic())
+
     @property
     def scheduled(self) -> Job | None:
         return next((job for job in self.jobs.values() if job.open), None)

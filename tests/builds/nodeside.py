@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import resource
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -93,6 +94,12 @@ def rebuild(box: Sandbox, *words: str, check: bool = True) -> tuple[int, list[st
         for line in done.out.splitlines()
         if line.startswith("gdr-toolkit: ")
     ]
+
+
+def spent_s() -> float:
+    """What all that has ended has had of processors: it is no more for who else is at work here."""
+    had = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return had.ru_utime + had.ru_stime
 
 
 def module(box: Sandbox, kernel: str, name: str) -> Module:

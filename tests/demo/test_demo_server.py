@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -71,6 +72,12 @@ def run(host: Host, command: str, stdin: bytes = b"") -> tuple[int, bytes, bytes
         source.channel.shutdown_write()
         said = output.read()
         return output.channel.recv_exit_status(), said, errors.read()
+
+
+def answers(host: Host) -> bool:
+    with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+        return run(host, "true")[0] == 0
+    return False
 
 
 def eventually(claim: Callable[[], bool], within_s: float = 100) -> bool:
@@ -151,14 +158,28 @@ def test_a_reboot_drops_all_connections_and_comes_back_as_another_boot(fleet: De
         assert eventually(lambda: not transport.is_active())
     assert eventually(lambda: not Path("/proc", mark.read_text().strip()).exists())
 
-    def back() -> bool:
-        with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
-            return run(host, "true")[0] == 0
-        return False
-
-    assert eventually(back)
+    assert eventually(lambda: answers(host))
     assert run(host, "cat $GDR_ROOT/proc/sys/kernel/random/boot_id") != before
     assert run(fleet.hosts[0], "uname -n")[0] == 0  # the neighbour stays up
+
+
+def test_the_port_of_a_node_that_boots_is_nobody_elses_meanwhile(tmp_path: Path) -> None:
+    """Its listener is closed then, and nobody has connected who could leave the port waiting."""
+    begun, go = tmp_path / "begun", tmp_path / "go"
+    with start("demo1", tmp_path) as fleet, socket.socket() as other:
+        boot = tmp_path / "nodes/demo1/bin/boot"
+        boot.unlink()
+        boot.write_text(f"#!/bin/sh\n: >{begun}\nuntil [ -e {go} ]; do sleep 0.05; done\n")
+        boot.chmod(0o755)
+        [power] = tmp_path.glob("power.*")
+        power.write_text("demo1\n")
+        assert eventually(begun.exists)
+        try:
+            with pytest.raises(OSError, match="Address already in use"):
+                other.bind((fleet.hosts[0].address, fleet.hosts[0].port))
+        finally:
+            go.touch()
+        assert eventually(lambda: answers(fleet.hosts[0]))
 
 
 @pytest.mark.parametrize(("age_s", "booted"), [(60, True), (-600, False)])  # young for long

@@ -33,7 +33,7 @@ while :; do
 done
 [ $# = 0 ] || exec "$@"
 """
-START_S = 10.0  # a busy machine may take its time
+START_S = 60.0  # a busy machine may take its time
 
 
 def program(name: str) -> str | None:
@@ -166,6 +166,13 @@ class Sshd:
                 return
             time.sleep(0.005)
         raise RuntimeError(f"sshd does not listen after {START_S} s: {self.log}")
+
+    def await_log(self, words: str, times: int) -> None:
+        """Until its log has them so often, and no oftener."""
+        end = time.monotonic() + START_S
+        while (found := self.log.count(words)) < times and time.monotonic() < end:
+            time.sleep(0.005)
+        assert found == times, self.log
 
     def stop(self) -> None:
         """End the server and every session that it serves."""

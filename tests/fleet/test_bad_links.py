@@ -45,7 +45,7 @@ def test_a_connection_cut_at_any_byte_is_an_error_and_never_a_result(
         with Relay(sshd.port, limit=limit) as link:
             transport = site.open(_by(link, sshd))
             try:
-                assert transport.run(SCRIPT, limit_s=20).stdout == "begun\ndone\n"
+                assert transport.run(SCRIPT, limit_s=60).stdout == "begun\ndone\n"
                 results += 1
             except TransportError as why:
                 errors.append(why)
@@ -61,7 +61,7 @@ def test_evidence_cut_midway_is_kept_as_incomplete(site: Site, sshd: Sshd) -> No
         site.close()
         total = whole.relayed
     with Relay(sshd.port, limit=total - GATHERED - 3000) as link:
-        part = collect(site.open(_by(link, sshd)), limit_s=20)
+        part = collect(site.open(_by(link, sshd)), limit_s=60)
     assert not part.complete
     assert part.frames
     assert set(part.frames) < set(complete.frames)
@@ -97,7 +97,7 @@ def test_a_link_that_stalls_at_any_byte_is_given_up(site: Site, sshd: Sshd) -> N
 
 def test_something_that_is_not_ssh_is_said_not_to_be(site: Site, sshd: Sshd) -> None:
     with Mute(b"SSH-1.5-ancient\r\n") as mute, pytest.raises(TransportError) as why:
-        site.open(_by(mute, sshd)).run("true", limit_s=10)
+        site.open(_by(mute, sshd)).run("true", limit_s=60)
     assert "does not speak SSH with us" in str(why.value)
 
 
@@ -143,5 +143,5 @@ def test_nothing_but_our_sentences_reaches_the_terminal(
     sshd: Sshd, site: Site, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with Relay(sshd.port, limit=900) as link, pytest.raises(TransportError):
-        site.open(_by(link, sshd)).run("true", limit_s=10)
+        site.open(_by(link, sshd)).run("true", limit_s=60)
     assert capfd.readouterr() == ("", "")

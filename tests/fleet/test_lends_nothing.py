@@ -125,10 +125,11 @@ def test_the_operators_own_connection_is_not_used(
         words += [str(lending.master), "-p", str(own.port), "-f", "-N", "127.0.0.1"]
         subprocess.run(words, check=True, timeout=30, stderr=subprocess.DEVNULL)
         try:
-            assert own.log.count("Accepted publickey") == 1
+            # The client may know that it is in before the server's monitor has written so.
+            own.await_log("Accepted publickey", 1)
             site.write("Host *", f"  ControlPath {lending.master}", "  ControlMaster auto")
             assert site.open(own.host(), become=False).run("echo in\n").stdout == "in\n"
-            assert own.log.count("Accepted publickey") == 2
+            own.await_log("Accepted publickey", 2)
         finally:
             end = ["ssh", "-F", "none", "-S", str(lending.master), "-O", "exit", "127.0.0.1"]
             subprocess.run(end, check=True, timeout=30, stderr=subprocess.DEVNULL)

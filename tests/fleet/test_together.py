@@ -20,6 +20,7 @@ from toolkit.errors import ExitCode
 
 pytestmark = pytest.mark.sshd
 LONG = True
+LIMIT_S = 300  # of a run that takes seconds, on a machine where others are at work
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def begun(nodes: Nodes, *words: str) -> subprocess.Popen[str]:
 
 def test_two_runs_at_once_both_end_well(nodes: Nodes) -> None:
     runs = [begun(nodes, "--yes", "--reboot") for _ in range(2)]
-    ended = [(run.communicate(timeout=120), run.returncode) for run in runs]
+    ended = [(run.communicate(timeout=LIMIT_S), run.returncode) for run in runs]
     told = "\n".join(out.partition("after\n")[2] for (out, _), _ in ended)
     assert [code for _, code in ended] == [ExitCode.OK, ExitCode.OK], told
     again = nodes.run("provision", "--check")
@@ -59,7 +60,7 @@ def test_a_node_that_another_run_works_on_is_not_rebooted(nodes: Nodes) -> None:
         with pytest.raises(subprocess.TimeoutExpired):
             run.communicate(timeout=10)
         assert boot_id.read_text() == before
-    told = run.communicate(timeout=60)
+    told = run.communicate(timeout=LIMIT_S)
     assert run.returncode == ExitCode.OK, told
     assert boot_id.read_text() != before
 
@@ -81,11 +82,12 @@ def held(tree: Path) -> Iterator[None]:
 def test_ctrl_c_amid_changes_ends_in_order_and_the_next_run_finishes(nodes: Nodes) -> None:
     with begun(nodes, "--yes", "--reboot", "--json") as run:
         journal = nodes.tree("demo-stub") / "var/lib/gdr-toolkit"
-        end = time.monotonic() + 60
-        while not journal.exists() and time.monotonic() < end:
+        end = time.monotonic() + LIMIT_S
+        while not journal.exists():
+            assert time.monotonic() < end, "no change was begun"
             time.sleep(0.02)
         run.send_signal(signal.SIGINT)
-        out, told = run.communicate(timeout=60)
+        out, told = run.communicate(timeout=LIMIT_S)
     assert run.returncode == ExitCode.INTERRUPTED, told
     assert "Traceback" not in told
     assert {host["name"] for host in json.loads(out)["hosts"]} == set(nodes.names)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fleet.conftest import Kind, Site
+from tests.fleet.conftest import Site
 from tests.fleet.sshd import Keys, Sshd
 from toolkit.errors import TransportError
 from toolkit.node.collect import collect
@@ -39,7 +39,7 @@ def test_lines_arrive_while_the_script_still_runs(site: Site, sshd: Sshd, tmp_pa
         heard.append(line)
         seen.touch()  # without this line having been heard, the script would never end
 
-    assert site.open(sshd.host()).run(script, limit_s=20, sink=listen).exit == 0
+    assert site.open(sshd.host()).run(script, limit_s=60, sink=listen).exit == 0
     assert heard == ["first", "second"]
 
 
@@ -63,7 +63,7 @@ def test_a_script_that_talks_while_it_is_still_being_sent_does_not_block(
     site: Site, sshd: Sshd
 ) -> None:
     line = "head -c 30000 /dev/zero | tr '\\000' x; #" + "y" * 30_000 + "\n"
-    assert len(site.open(sshd.host()).run(line * 100, limit_s=30).stdout) == 3_000_000
+    assert len(site.open(sshd.host()).run(line * 100, limit_s=120).stdout) == 3_000_000
 
 
 def test_a_process_left_behind_does_not_hold_the_result(site: Site, sshd: Sshd) -> None:
@@ -96,19 +96,18 @@ def test_a_node_that_was_away_between_two_scripts_is_reached_again(
         assert transport.run("echo there").stdout == "there\n"
         server.stop()
         with pytest.raises(TransportError):
-            transport.run("true", limit_s=20)
+            transport.run("true", limit_s=60)
         server.launch()
         server.await_start()
-        assert transport.run("echo back", limit_s=20).stdout == "back\n"
+        assert transport.run("echo back", limit_s=60).stdout == "back\n"
 
 
 def test_a_script_that_hangs_is_given_up(site: Site, sshd: Sshd, tmp_path: Path) -> None:
     transport, here = site.open(sshd.host()), tmp_path / "here"
     here.touch()
     transport.run("true")  # so that the limit is the script's alone, but for who logs in anew
-    limit_s = 1 if site.kind is Kind.PARAMIKO else 10
-    with pytest.raises(TransportError, match=f"no answer within {limit_s} s while the script ran"):
-        transport.run(f"while [ -e {here} ]; do sleep 0.1; done", limit_s=limit_s)
+    with pytest.raises(TransportError, match="no answer within 10 s while the script ran"):
+        transport.run(f"while [ -e {here} ]; do sleep 0.1; done", limit_s=10)
     here.unlink()  # the node's affair, until it ends
 
 

@@ -61,5 +61,5 @@ def test_a_program_that_is_not_there_is_an_os_error() -> None:
 
 
 def test_an_ended_child_tells_its_status() -> None:
-    ended = run_child(["sh", "-c", "exit 7"], b"unread", limit_s=10, lines=Lines(quiet))
+    ended = run_child(["sh", "-c", "exit 7"], b"unread", limit_s=60, lines=Lines(quiet))
     assert (ended.status, ended.late) == (7, False)

@@ -16,6 +16,7 @@ import pytest
 from tests.scripts.engine import (
     BOOT,
     GRUB_CFG,
+    LIMIT_S,
     MODPROBE_D,
     SHELLS,
     STATE,
@@ -36,7 +37,7 @@ SLOW = "#!/bin/sh\necho begun\nuntil [ -e $GDR_ROOT/go ]; do sleep 0.05; done\n"
 BUILD = "BUILD_DKMS dkms build"
 
 
-def until(true: Callable[[], object], limit_s: float = 30) -> None:
+def until(true: Callable[[], object], limit_s: float = LIMIT_S) -> None:
     end = time.monotonic() + limit_s
     while not true():
         assert time.monotonic() < end, "waited in vain"
@@ -44,7 +45,7 @@ def until(true: Callable[[], object], limit_s: float = 30) -> None:
 
 
 def ended(process: subprocess.Popen[str]) -> int:
-    process.communicate(timeout=30)
+    process.communicate(timeout=LIMIT_S)
     return process.returncode
 
 
@@ -74,7 +75,7 @@ def test_a_second_run_is_told_who_holds_the_node(tree: Tree) -> None:
 
 def test_a_second_run_waits_its_turn(tree: Tree) -> None:
     first = slow_run(tree)
-    second = tree.start(sent(bundle_of({MODPROBE_D: "y\n"}, expect=()), wait_s=30))
+    second = tree.start(sent(bundle_of({MODPROBE_D: "y\n"}, expect=()), wait_s=LIMIT_S))
     time.sleep(0.3)
     assert tree.read(MODPROBE_D) == "x\n"
     tree.write("/go", "")
@@ -129,9 +130,9 @@ def test_of_many_who_find_a_dead_lock_one_at_a_time_wins(tree: Tree) -> None:
     lock = tree.root / STATE / "lock"
     lock.parent.mkdir(parents=True)
     lock.symlink_to(f"4194304,5,{BOOT},2026-01-01T00:00:00Z,root")
-    text = sent(bundle_of({}, *trigger("DEPMOD alone", undo=""), expect=()), wait_s=50)
+    text = sent(bundle_of({}, *trigger("DEPMOD alone", undo=""), expect=()), wait_s=LIMIT_S)
     runs = [tree.start(text) for _ in range(4)]
-    ended = [run.communicate(timeout=60) for run in runs]
+    ended = [run.communicate(timeout=LIMIT_S) for run in runs]
     assert [run.returncode for run in runs] == [0] * 4, ended
     assert tree.leftovers() == []
 
@@ -142,7 +143,7 @@ def test_a_signal_ends_the_run_after_the_step_that_is_under_way(tree: Tree) -> N
     time.sleep(0.2)
     assert process.poll() is None
     tree.write("/go", "")
-    rest = process.communicate(timeout=30)[0]
+    rest = process.communicate(timeout=LIMIT_S)[0]
     ran = Ran(process.returncode, "= begin ok gdr-toolkit/1\n" + rest, "")
     assert ran.exit == 5
     assert ran.states()[BUILD] == "ok"
@@ -169,7 +170,7 @@ def test_a_run_goes_on_when_its_controller_is_gone(tree: Tree) -> None:
     process.stderr.close()
     os.kill(process.pid, signal.SIGHUP)
     tree.write("/go", "")
-    process.wait(30)
+    process.wait(LIMIT_S)
     assert "x" in tree.read(GRUB_CFG)
     assert [line.split()[1] for line in tree.state("journal")] == ["done"]
     assert tree.state("pending") == []
@@ -257,7 +258,7 @@ def test_killed_before_any_of_its_commands_the_next_run_ends_well(
         count.write_text("0\n")
         deadly(tree)
         process = tree.start(usual(TEXT), GDR_COUNT=str(count), GDR_FATAL=str(fatal))
-        process.communicate(timeout=60)
+        process.communicate(timeout=LIMIT_S)
         shutil.rmtree(tree.tools)
         tree.tools.mkdir()
         if process.returncode == 0:
@@ -273,7 +274,7 @@ def test_killed_at_a_random_moment_the_next_run_ends_well(tree: Tree, seed: int)
     process = tree.start(usual(TEXT))
     time.sleep(random.Random(seed).uniform(0, 0.4))  # noqa: S311 # a moment, not a secret
     os.killpg(process.pid, signal.SIGKILL)
-    process.communicate(timeout=30)
+    process.communicate(timeout=LIMIT_S)
     healthy_again(tree, TEXT, "options site\n")
 
 

@@ -12,6 +12,7 @@ from tests.scripts.engine import (
     BOOT,
     GRUB_CFG,
     KERNEL,
+    LIMIT_S,
     LIMITS,
     MODPROBE_D,
     STATE,
@@ -222,7 +223,7 @@ def test_output_comes_as_it_is_made(tree: Tree) -> None:
         if line == "|compiling\n":
             break
     tree.write("/go", "")  # only now may it end, so the line came before that
-    assert process.communicate(timeout=30)[0].endswith("\n")
+    assert process.communicate(timeout=LIMIT_S)[0].endswith("\n")
     assert process.returncode == 0
 
 

@@ -43,7 +43,7 @@ def test_zypper_gets_an_answer_to_every_frame(tmp_path: Path) -> None:
     done = subprocess.run(
         ["bash", "-c", text],
         input="".join(f"{frame}\0" for frame in frames) + "_DISCONNECT\n\n\0",
-        capture_output=True, text=True, check=True, timeout=20,
+        capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
     assert done.stdout == "ACK\n\n\0" * 5
     assert (tmp_path / "calls").read_text() == "--hook\n"

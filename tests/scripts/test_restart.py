@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.scripts.engine import BOOT, MODPROBE_D, STATE, Tree, bundle_of, sent
+from tests.scripts.engine import BOOT, LIMIT_S, MODPROBE_D, STATE, Tree, bundle_of, sent
 from tests.scripts.test_apply_lock import ended, slow_run, until
 from toolkit.node.deliver import RELEASE, restart_script
 
@@ -79,7 +79,7 @@ def test_a_node_that_another_run_works_on_is_not_rebooted(tree: Tree) -> None:
 def test_a_reboot_waits_for_the_work_of_another_run(tree: Tree) -> None:
     tree.command("systemctl", SYSTEMCTL)
     first = slow_run(tree)
-    waiting = tree.start(restart_script(BOOT, 30))
+    waiting = tree.start(restart_script(BOOT, LIMIT_S))
     time.sleep(1.3)
     assert not tree.exists("/rebooted")
     tree.write("/go", "")

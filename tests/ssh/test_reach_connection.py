@@ -52,7 +52,7 @@ def test_its_timer_runs_while_the_block_does() -> None:
     with Deadline(60) as watch:
         assert watch._timer.is_alive()
         assert watch._timer.daemon
-    watch._timer.join(5)
+    watch._timer.join(60)
     assert not watch._timer.is_alive()
     assert not watch.expired
 
@@ -67,7 +67,7 @@ def test_a_proxy_command_is_both_ends_of_a_socket() -> None:
     # It outlives its input, or it may have ended by itself before it is killed.
     proxy = _Proxy("sh -c 'echo odd >&2; cat; sleep 60'")
     proxy.sock.sendall(b"hello")
-    proxy.sock.settimeout(10)
+    proxy.sock.settimeout(60)
     assert proxy.sock.recv(5) == b"hello"
     assert proxy.said() == "odd\n"
     assert os.getsid(proxy._process.pid) == proxy._process.pid
@@ -80,7 +80,7 @@ def test_a_proxy_command_is_both_ends_of_a_socket() -> None:
 
 def test_a_proxy_command_that_has_ended_gives_its_socket_back() -> None:
     proxy = _Proxy("true")
-    proxy.sock.settimeout(10)
+    proxy.sock.settimeout(60)
     assert proxy.sock.recv(1) == b""
     proxy.close()
     assert proxy._process.returncode == 0

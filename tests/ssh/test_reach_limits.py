@@ -110,21 +110,24 @@ def test_all_that_one_run_may_hear_is_heard_and_not_a_byte_more() -> None:
         hearing.take(1)
 
 
-def test_while_much_is_waited_for_a_little_wakes_nobody() -> None:
+def test_while_much_is_waited_for_a_little_wakes_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once it is there, or no longer waited for, all of it is read at once."""
+    monkeypatch.setattr("toolkit.ssh.limits._LONGEST_S", 600)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         far = socket.create_connection(listener.getsockname())
         near, _ = listener.accept()
     with far, near:
-        near.settimeout(0.2)
+        near.settimeout(60)
         one = Wire(near, "gpu7")
         far.sendall(b"before")
         assert one.recv(6) == b"before"
         waiting = [True]
         one.awaited = lambda: waiting[0]
         far.sendall(b"a" * 6)
+        near.settimeout(0.2)
         with pytest.raises(TimeoutError):
             one.recv(6)
+        near.settimeout(60)
         far.sendall(b"b" * GATHERED)
         assert one.recv(9) == b"aaaaaabbb"
         assert one.recv(GATHERED) == b"b" * (GATHERED - 3)

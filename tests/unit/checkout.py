@@ -81,7 +81,7 @@ class Checkout:
             env=self.environ(**more),
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=120,
             check=False,
         )
         return Said(done.returncode, done.stdout, done.stderr)

@@ -16,7 +16,7 @@ from dev.run import ROOT
 CONFTEST = """
 from tests import leaving
 from tests.conftest import pytest_configure
-leaving._PATIENCE_S = 3.0
+leaving._PATIENCE_S = {}
 """
 ENDS = "import subprocess\ndef test_it(): subprocess.run(['sh', '-c', 'sleep 1 &'], env={})\n"
 # In a session of its own, without any variable, its parent gone.
@@ -45,8 +45,8 @@ def test_it(daemon): time.sleep(600)
 """
 
 
-def _begin(folder: Path, text: str, *words: str) -> subprocess.Popen[str]:
-    (folder / "conftest.py").write_text(CONFTEST)
+def _begin(folder: Path, text: str, *words: str, patience_s: float = 3.0) -> subprocess.Popen[str]:
+    (folder / "conftest.py").write_text(CONFTEST.format(patience_s))
     (folder / "test_it.py").write_text(text)
     return subprocess.Popen(
         (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words, "test_it.py"),
@@ -56,6 +56,14 @@ def _begin(folder: Path, text: str, *words: str) -> subprocess.Popen[str]:
         stderr=subprocess.STDOUT,
         text=True,
     )
+
+
+def _ends(folder: Path) -> bool:
+    """Whether it does, that was killed: a busy machine lets it live for a moment more."""
+    end = time.monotonic() + 60
+    while _lives(folder) and time.monotonic() < end:
+        time.sleep(0.05)
+    return not _lives(folder)
 
 
 def _lives(folder: Path) -> bool:
@@ -80,7 +88,7 @@ def test_what_escapes_is_named_with_its_test_and_ended(
     assert "2 passed" in said
     [line] = [line for line in said.splitlines() if "sleep 600" in line]
     assert "test_it.py::test_that_leaves_it" in line
-    assert not _lives(tmp_path)
+    assert _ends(tmp_path)
 
 
 def test_a_forked_verb_that_goes_on_is_named_too(tmp_path: Path) -> None:
@@ -88,11 +96,11 @@ def test_a_forked_verb_that_goes_on_is_named_too(tmp_path: Path) -> None:
     said = run.communicate(timeout=120)[0]
     assert run.returncode == pytest.ExitCode.TESTS_FAILED, said
     assert f"{(tmp_path / 'pid').read_text()}: " in said
-    assert not _lives(tmp_path)
+    assert _ends(tmp_path)
 
 
 def test_what_ends_by_itself_soon_is_no_fault(tmp_path: Path) -> None:
-    run = _begin(tmp_path, ENDS)
+    run = _begin(tmp_path, ENDS, patience_s=60)
     said = run.communicate(timeout=120)[0]
     assert run.returncode == pytest.ExitCode.OK, said
 
@@ -107,4 +115,4 @@ def test_a_run_that_is_told_to_end_takes_its_daemons_along(
     run.send_signal(signal.SIGTERM)
     said = run.communicate(timeout=120)[0]
     assert run.returncode == pytest.ExitCode.INTERRUPTED, said
-    assert not _lives(tmp_path)
+    assert _ends(tmp_path)

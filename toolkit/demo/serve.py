@@ -191,23 +191,29 @@ def _started(sshd: str, folder: Path, names: tuple[str, ...]) -> dict[str, int]:
     (folder / "sshd").mkdir()
     (folder / "sshd" / _AS_NAMED).write_text(_COMMAND)
     (folder / "sshd" / _AS_NAMED).chmod(0o755)
-    with contextlib.ExitStack() as stack:  # all are held until each has been given out
+    with contextlib.ExitStack() as stack:  # all are held until each listens: sshd may share them
         probes = [stack.enter_context(socket.socket()) for _ in names]
         for probe in probes:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(("127.0.0.1", 0))
         ports = {name: int(each.getsockname()[1]) for name, each in zip(names, probes, strict=True)}
-    servers = {name: _launch(sshd, folder, name, port) for name, port in ports.items()}
+        servers = {name: _launch(sshd, folder, name, port) for name, port in ports.items()}
+        _await(servers, ports, folder)
+    return ports
+
+
+def _await(servers: dict[str, subprocess.Popen[bytes]], ports: dict[str, int], at: Path) -> None:
+    """:raises ToolkitError: one of them does not listen."""
     end = time.monotonic() + _START_S
     for name, server in servers.items():
         while not _listens(ports[name]):
             if server.poll() is not None or time.monotonic() > end:
-                log = (folder / "sshd" / f"{name}.log").read_text(errors="replace")
+                log = (at / "sshd" / f"{name}.log").read_text(errors="replace")
                 raise ToolkitError(
                     f"{name}: sshd does not start: {log.strip().rpartition(chr(10))[2]}",
                     hint="see that sshd -t is content, and try again",
                 )
             time.sleep(0.01)
-    return ports
 
 
 def sftp_server() -> str:

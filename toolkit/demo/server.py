@@ -48,6 +48,7 @@ class ServedNode(Struct):
     host_key: paramiko.PKey
     listener: socket.socket
     port: int
+    kept: socket.socket  # bound to that port all the while: a reboot closes the other
     connections: set[paramiko.Transport] = field(default_factory=set)
     commands: set[subprocess.Popen[bytes]] = field(default_factory=set)
     rebooting: bool = False
@@ -178,9 +179,10 @@ class Server:
         self._wake.send(b"x")
 
     def _open(self, place: Path) -> ServedNode:
-        listener = _listen(0)
+        kept = _bound(0)
+        port = kept.getsockname()[1]
         key = paramiko.Ed25519Key.from_private_key_file(str(place / "host_key"))
-        return ServedNode(place.name, place, key, listener, listener.getsockname()[1])
+        return ServedNode(place.name, place, key, _listen(port), port, kept)
 
 
 def boot(place: Path) -> None:
@@ -192,10 +194,16 @@ def boot(place: Path) -> None:
             run(place, "boot")
 
 
+def _bound(port: int) -> socket.socket:
+    """Nobody who leaves the choice to the kernel is given its port; ours may be bound to it too."""
+    bound = socket.socket()
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.bind(("127.0.0.1", port))
+    return bound
+
+
 def _listen(port: int) -> socket.socket:
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind(("127.0.0.1", port))
+    listener = _bound(port)
     listener.listen(64)
     return listener
 
