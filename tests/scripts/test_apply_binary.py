@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from hashlib import sha256
 
 import pytest
 
 from tests.scripts.engine import BOOT, KERNEL, UPDATE_GRUB, Tree, sent, trigger
+from tests.scripts.test_apply_lock import until
 from toolkit.node.deliver import engine
 from toolkit.plan.bundle import Bundle, File, tar_bytes
 
@@ -65,15 +65,12 @@ def test_damage_on_the_way_is_found_before_anything_is_touched(tree: Tree) -> No
 def test_killed_while_the_trigger_runs_the_next_run_takes_it_all_back(tree: Tree) -> None:
     tree.run(sent(bundle(FIRST)))
     before = tree.files()
-    tree.command("update-grub", "#!/bin/sh\nsleep 30\n")
+    tree.command("update-grub", "#!/bin/sh\n: >$GDR_ROOT/var/begun\nsleep 600\n")
     process = tree.start(sent(bundle(SECOND, *trigger(UPDATE_GRUB))))
-    end = time.monotonic() + 20
-    while held(tree) != SECOND:
-        assert time.monotonic() < end, "the module was never placed"
-        time.sleep(0.02)
-    time.sleep(0.3)
+    until(lambda: tree.exists("/var/begun"))
+    assert held(tree) == SECOND
     os.killpg(process.pid, signal.SIGKILL)
-    process.communicate(timeout=10)
+    process.communicate(timeout=60)
     tree.command("update-grub", "#!/bin/sh\n:\n")
     assert tree.rollback("last").exit == 0
     assert held(tree) == FIRST
