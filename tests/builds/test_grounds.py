@@ -82,7 +82,7 @@ def test_all_that_a_command_started_ends_with_it() -> None:
             box.shell("sleep 1000 & echo $! > /pid; wait", limit_s=10)
         process = Path("/proc", box.read("/pid").strip(), "stat")
         # A killed process dies once it gets a processor.
-        end = time.monotonic() + 10
+        end = time.monotonic() + 60
         while _lives(process):
             assert time.monotonic() < end, "it outlived the command"
             time.sleep(0.05)
@@ -91,9 +91,9 @@ def test_all_that_a_command_started_ends_with_it() -> None:
 def test_a_command_is_over_when_it_ends_whoever_has_its_output_open() -> None:
     with Sandbox.of("bookworm") as box:
         began = time.monotonic()
-        done = box.run("sh", "-euc", 'sleep 30 & cat; printf "said\\r\\n"', text="given\n")
+        done = box.run("sh", "-euc", 'sleep 600 & cat; printf "said\\r\\n"', text="given\n")
         assert done.out == "given\nsaid\n"
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 300
 
 
 def _lives(stat: Path) -> bool:

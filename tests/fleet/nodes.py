@@ -74,7 +74,7 @@ class Nodes(Struct):
         state = self.folder / "state"
         return invoked.gdr(*words, state=state, cwd=self.folder, timeout_s=timeout_s)
 
-    def wait_for_boots(self, limit_s: float = 60) -> None:
+    def wait_for_boots(self, limit_s: float = 300) -> None:
         """Wait while any node works for us, is about to reboot, or boots.
 
         A real node cannot be reached then. Here sshd is no part of the node and would let

@@ -33,7 +33,7 @@ while :; do
 done
 [ $# = 0 ] || exec "$@"
 """
-START_S = 10.0  # a busy machine may take its time
+START_S = 60.0  # a busy machine may take its time
 
 
 def program(name: str) -> str | None:

@@ -23,7 +23,7 @@ from toolkit.errors import ExitCode
 pytestmark = pytest.mark.sshd
 NODES = "demo1,demo4"  # a healthy one and one with a stub
 LOADED = {"demo1": True, "demo4": False}
-LIMIT_S = 60
+LIMIT_S = 300
 
 
 @contextmanager

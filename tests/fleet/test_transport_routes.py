@@ -130,6 +130,6 @@ def test_a_jump_host_that_dies_first_costs_no_thread(site: Site, sshd: Sshd, gat
     assert leg.transport is not None
     leg.transport.packetizer.close()  # the jump host is gone, and nobody has noticed
     leg.in_buffer.close()  # the node's link ends
-    inner.join(5)
+    inner.join(60)
     assert not inner.is_alive()
     assert transport.run("echo again").stdout == "again\n"

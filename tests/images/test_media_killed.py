@@ -26,7 +26,7 @@ from toolkit.features.image.io.tree import mend
 
 pytestmark = pytest.mark.builds
 
-LIMIT_S = 60.0
+LIMIT_S = 300.0
 NEW = ["/etc/new", "/etc/one", "/etc/pipe", "/etc/two"]
 RANDOM = random.Random(7)  # noqa: S311 # the same moments in every run, as far as a clock goes
 

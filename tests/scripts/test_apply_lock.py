@@ -36,7 +36,7 @@ SLOW = "#!/bin/sh\necho begun\nuntil [ -e $GDR_ROOT/go ]; do sleep 0.05; done\n"
 BUILD = "BUILD_DKMS dkms build"
 
 
-def until(true: Callable[[], object], limit_s: float = 30) -> None:
+def until(true: Callable[[], object], limit_s: float = 120) -> None:
     end = time.monotonic() + limit_s
     while not true():
         assert time.monotonic() < end, "waited in vain"
@@ -44,7 +44,7 @@ def until(true: Callable[[], object], limit_s: float = 30) -> None:
 
 
 def ended(process: subprocess.Popen[str]) -> int:
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     return process.returncode
 
 
@@ -142,7 +142,7 @@ def test_a_signal_ends_the_run_after_the_step_that_is_under_way(tree: Tree) -> N
     time.sleep(0.2)
     assert process.poll() is None
     tree.write("/go", "")
-    rest = process.communicate(timeout=30)[0]
+    rest = process.communicate(timeout=120)[0]
     ran = Ran(process.returncode, "= begin ok gdr-toolkit/1\n" + rest, "")
     assert ran.exit == 5
     assert ran.states()[BUILD] == "ok"
@@ -273,7 +273,7 @@ def test_killed_at_a_random_moment_the_next_run_ends_well(tree: Tree, seed: int)
     process = tree.start(usual(TEXT))
     time.sleep(random.Random(seed).uniform(0, 0.4))  # noqa: S311 # a moment, not a secret
     os.killpg(process.pid, signal.SIGKILL)
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     healthy_again(tree, TEXT, "options site\n")
 
 

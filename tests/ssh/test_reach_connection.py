@@ -52,7 +52,7 @@ def test_its_timer_runs_while_the_block_does() -> None:
     with Deadline(60) as watch:
         assert watch._timer.is_alive()
         assert watch._timer.daemon
-    watch._timer.join(5)
+    watch._timer.join(60)
     assert not watch._timer.is_alive()
     assert not watch.expired
 

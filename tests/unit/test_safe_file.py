@@ -251,7 +251,7 @@ def test_a_pipe_is_written_to(tmp_path: Path) -> None:
     reader = threading.Thread(target=lambda: heard.append(pipe.read_text()))
     reader.start()
     write_file(pipe, "text")
-    reader.join(10)
+    reader.join(60)
     assert heard == ["text"]
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 

@@ -71,7 +71,7 @@ def test_work_that_cannot_be_made_ends_the_threads_and_closes_their_links(
     assert [type(each.error) for each in outcomes] == [Abandoned] * told
     for thread in threading.enumerate():
         if thread.name.startswith("gdr-"):
-            thread.join(10)
+            thread.join(60)
             assert not thread.is_alive()
     assert Silent.closed == 2
 

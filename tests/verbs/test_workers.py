@@ -241,7 +241,7 @@ def test_ctrl_c_ends_all_processes_with_130_and_no_traceback(tmp_path: Path) -> 
     assert run.returncode == 130
     assert said.startswith("exit 130: interrupted; ")
     assert said.count("\n") == 1
-    ends = time.monotonic() + 10
+    ends = time.monotonic() + 60
     while members(run.pid):
         assert time.monotonic() < ends, "a process was left"
         time.sleep(0.05)
