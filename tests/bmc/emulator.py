@@ -100,7 +100,7 @@ def _started(words: tuple[str, ...], log: int, ca: Path) -> tuple[subprocess.Pop
         process = subprocess.Popen((*words, "--port", str(port)), stdout=log, stderr=log)
         end = time.monotonic() + _START_S
         while process.poll() is None and time.monotonic() < end:
-            with contextlib.suppress(requests.ConnectionError):
+            with contextlib.suppress(requests.ConnectionError, requests.Timeout):
                 requests.get(f"https://127.0.0.1:{port}/redfish/v1", verify=str(ca), timeout=20)
                 return process, port
             time.sleep(0.1)

@@ -159,6 +159,7 @@ def test_whoever_ends_a_change_leaves_no_session_and_a_journal(
     _until(lambda: bmc.machine.boots == 1)
     _until(lambda: bmc.sessions == 1)
     running.send_signal(number)
+    _until(lambda: not _pending(running.pid, number))  # two that it has not seen yet are one
     time.sleep(1)
     assert running.poll() is None  # the first waits for what is in hand
     running.send_signal(number)
@@ -192,6 +193,13 @@ def test_a_controller_that_is_killed_leaves_what_the_next_one_finds(
     back = operator.says("--undo", operator.run, "--apply", "--yes")
     assert back.returncode == ExitCode.OK, back.stderr
     assert (bmc.machine.pending, bmc.machine.boots) == ({}, 0)
+
+
+def _pending(pid: int, number: signal.Signals) -> bool:
+    """Whether a signal was sent to a process, and has not reached it."""
+    rows = Path(f"/proc/{pid}/status").read_text().splitlines()
+    masks = dict(row.split(":\t", 1) for row in rows)
+    return bool((int(masks["SigPnd"], 16) | int(masks["ShdPnd"], 16)) >> (number - 1) & 1)
 
 
 def _until(true: Callable[[], bool]) -> None:

@@ -12,7 +12,7 @@ from typing import Self
 
 from tests.builds.sandbox import PATH, Done, Sandbox
 
-LIMIT_S = 60
+LIMIT_S = 300
 _SCRIPT = """\
 mount -t proc proc /proc
 mount -t tmpfs sys /sys && mkdir -p /sys/fs/cgroup /sys/module

@@ -16,7 +16,7 @@ from toolkit.node.deliver import image_runner
 
 pytestmark = pytest.mark.builds
 
-LIMIT_S = 60.0
+LIMIT_S = 300.0
 
 
 @pytest.fixture

@@ -28,7 +28,8 @@ class Tree:
         self.boot_id.write_text("one\n")
         program = folder / "bin/reboot"
         program.parent.mkdir()
-        program.write_text(f"#!/bin/sh\necho two >{self.boot_id}\necho reboot >>{folder}/count\n")
+        # The boot id comes last: it is what shows that the reboot is over.
+        program.write_text(f"#!/bin/sh\necho reboot >>{folder}/count\necho two >{self.boot_id}\n")
         program.chmod(0o755)
         (folder / "bin/systemctl").symlink_to("/bin/false")
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shlex
 import shutil
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -61,6 +63,23 @@ class Ran:
         return next(each.text for each in frames if each.source.startswith(start))
 
 
+def let_go(program: Path) -> None:
+    """Wait until nobody has it open for writing, as the kernel runs no such file.
+
+    A child that another thread has begun holds all that we had open until it is its program. A
+    shell that finds a command busy takes the next one in PATH, which is this machine's own.
+    """
+    with program.open("rb") as file:
+        while True:
+            try:
+                fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)  # of what nobody writes to alone
+            except BlockingIOError:
+                time.sleep(0.001)
+            else:
+                break
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+
+
 @dataclass(frozen=True, slots=True)
 class Tree:
     """The scratch node."""
@@ -82,7 +101,7 @@ class Tree:
         return (self.root / path.lstrip("/")).exists()
 
     def command(self, name: str, text: str) -> None:
-        self.write(f"/bin/{name}", text, 0o755)
+        let_go(self.write(f"/bin/{name}", text, 0o755))
 
     def state(self, name: str) -> list[str]:
         file = self.root / STATE / name
@@ -103,6 +122,7 @@ class Tree:
         (self.tools / name).unlink(missing_ok=True)
         (self.tools / name).write_text(text)
         (self.tools / name).chmod(0o755)
+        let_go(self.tools / name)
 
     def start(self, text: str, **more: str) -> subprocess.Popen[str]:
         """The script fed to ``sh -s``, as the transports do; its input is closed at once."""

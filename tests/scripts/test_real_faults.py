@@ -20,6 +20,7 @@ import pytest
 
 from dev.tools import in_ci
 from tests.scripts.boot_world import BootPlay
+from tests.scripts.engine import let_go
 from tests.scripts.fault_world import EVERY, KINDS, Broken, Fault, Play, World
 
 pytestmark = pytest.mark.shell
@@ -99,3 +100,14 @@ def test_no_fault_ends_the_boot_of_one_step_twice(memory: Path) -> None:
     with ThreadPoolExecutor(4) as many:
         broken = [why for why in many.map(play, SEEDS[::BOOTED]) if why]
     assert not broken, f"{len(broken)} broken; the first three:\n" + "\n".join(broken[:3])
+
+
+def test_a_command_is_not_run_while_somebody_holds_it_open(tmp_path: Path) -> None:
+    """Worlds are played beside each other, and each begins children while the others write."""
+    command = tmp_path / "command"
+    with ThreadPoolExecutor(1) as beside:
+        with command.open("w"):
+            waits = beside.submit(let_go, command)
+            with pytest.raises(TimeoutError):
+                waits.result(0.1)
+        waits.result(60)
