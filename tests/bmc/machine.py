@@ -63,16 +63,12 @@ class Machine:
 
     def come_up(self) -> None:
         """Now, for a test: the boot under way is over, however long it was to take."""
-        self._ready_at = min(self._ready_at, time.monotonic())
+        assert self.posting
+        self._ready_at = time.monotonic()
 
     @property
     def scheduled(self) -> Job | None:
         return next((job for job in self.jobs.values() if job.open), None)
-
-    def end_boot(self) -> None:
-        """For tests that look at a boot under way: it is over now, and not by a clock."""
-        assert self.posting
-        self._ready_at = time.monotonic()
 
     def settle(self) -> None:
         """Carry out what the time since has brought: the end of a boot."""

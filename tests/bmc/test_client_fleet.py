@@ -81,7 +81,7 @@ def test_one_bad_bmc_spoils_no_other(simulate: Simulate) -> None:
     dead.close()
     mute.fails(Kind.HANG, "GET", "/Bios", times=99)
     members = hosts(good, html, dead, mute)
-    with open_bmcs(access(good), members) as bmcs:
+    with open_bmcs(access(good, limit_s=10), members) as bmcs:
         found = gathered(members, bmcs)
     states = [found[host.name].frame("bmc").state for host in members]
     assert states == [State.OK, State.FAILED, State.FAILED, State.TIMEOUT]
