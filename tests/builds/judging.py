@@ -53,11 +53,12 @@ def _provider(box: Sandbox, module: BuiltFile) -> SymbolProvider:
     """What a module exports, as kmod tells."""
     path = f"/root/{module.name}"
     box.write(path, module.data)
-    told = box.run("modprobe", "--show-exports", path, check=False).out  # 1 where there are none
+    shown = box.run("modprobe", "--show-exports", path, check=False)
+    assert shown.status in {0, 1}, shown  # 1 where there are none
     name = box.run("modinfo", "-F", "name", path).out.strip()
     version = box.run("modinfo", "-F", "version", path).out.strip()
     licence = box.run("modinfo", "-F", "license", path).out.strip()
-    rows = [line.split("\t") for line in told.splitlines() if line.startswith("0x")]
+    rows = [line.split("\t") for line in shown.out.splitlines() if line.startswith("0x")]
     exports = {symbol: Export(int(crc, 16), name, gpl=False) for crc, symbol in rows}
     return SymbolProvider(name, exports, licence, version)
 

@@ -90,6 +90,17 @@ def answers(said: Said, name: str) -> list[str]:
     return [row.removeprefix(f"{name}: ") for row in said.out.split("\n") if row.startswith(name)]
 
 
+def told(said: Said, name: str, expected: list[str]) -> None:
+    """That this was the answer; where it was not, all that the guest said."""
+    given = answers(said, name)
+    assert given == expected, f"{name}: {given}, not {expected}\n{said.out}\n{said.console}"
+
+
+def logged(said: Said, words: str) -> None:
+    """That the kernel said so."""
+    assert words in said.console, f"not on the console: {words}\n{said.out}\n{said.console}"
+
+
 def judged(kinds: tuple[Path, ...], folder: str) -> GateVerdict:
     """What the gate says of nvidia-peermem beside the modules of a folder."""
     with Sandbox(kinds) as box:
@@ -101,24 +112,28 @@ def judged(kinds: tuple[Path, ...], folder: str) -> GateVerdict:
 
 
 def test_the_real_module_loads_after_what_it_rests_on(said: Said, kinds: tuple[Path, ...]) -> None:
-    assert answers(said, "load") == []
-    shown = {row.split()[0]: row.split() for row in answers(said, "lsmod")}
-    assert set(shown) == {"nvidia_peermem", "nvidia", "ib_uverbs", "ib_core", "mlx_compat"}, (
-        said.out
-    )
-    assert shown["nvidia"][3] == shown["ib_uverbs"][3] == "nvidia_peermem"
-    assert answers(said, "version") == [source("nvidia-open").version]
-    assert "peer memory client nv_mem registered" in said.console
-    assert judged(kinds, "/nothing").passed
+    told(said, "load", [])
+    shown = {row.split()[0]: row.split()[3:] for row in answers(said, "lsmod")}
+    assert shown == {
+        "nvidia_peermem": [],
+        "nvidia": ["nvidia_peermem"],
+        "ib_uverbs": ["nvidia_peermem"],
+        "ib_core": ["ib_uverbs"],
+        "mlx_compat": ["ib_core"],
+    }, f"lsmod: {shown}\n{said.out}\n{said.console}"
+    told(said, "version", [source("nvidia-open").version])
+    logged(said, "peer memory client nv_mem registered")
+    verdict = judged(kinds, "/nothing")
+    assert verdict.passed, f"refused: {verdict}"
 
 
 def test_it_unloads_in_order(said: Said) -> None:
-    assert answers(said, "held") == ["rmmod: ERROR: Module nvidia is in use by: nvidia_peermem"]
+    told(said, "held", ["rmmod: ERROR: Module nvidia is in use by: nvidia_peermem"])
     # Debian's file has another name than its module, so that modprobe -r finds nothing loaded.
-    assert answers(said, "renamed") == ["1"]
-    assert answers(said, "unload") == []
-    assert answers(said, "left") == ["0"]
-    assert "peer memory client nv_mem gone" in said.console
+    told(said, "renamed", ["1"])
+    told(said, "unload", [])
+    told(said, "left", ["0"])
+    logged(said, "peer memory client nv_mem gone")
 
 
 def test_the_kernel_refuses_the_stub_that_the_gate_refuses(
@@ -135,7 +150,7 @@ def test_the_kernel_refuses_another_ofed_as_the_gate_does(
 ) -> None:
     assert "Invalid parameters" in answers(said, "updated")[0]
     symbol = "ib_register_peer_memory_client"
-    assert f"nvidia_peermem: disagrees about version of symbol {symbol}" in said.console
+    logged(said, f"nvidia_peermem: disagrees about version of symbol {symbol}")
     causes = {each.cause for each in judged(kinds, "/kinds/updated").refusals}
     assert causes == {Refused.CRC}
 
