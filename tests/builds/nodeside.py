@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -93,6 +94,11 @@ def rebuild(box: Sandbox, *words: str, check: bool = True) -> tuple[int, list[st
         for line in done.out.splitlines()
         if line.startswith("gdr-toolkit: ")
     ]
+
+
+def spent_s() -> float:
+    """Of processor, by all commands so far; time passes for what else the machine has to do."""
+    return sum(os.times()[2:4])
 
 
 def module(box: Sandbox, kernel: str, name: str) -> Module:

@@ -29,6 +29,7 @@ from tests.builds.nodeside import (
     new_ofed,
     node,
     rebuild,
+    spent_s,
 )
 from tests.builds.sandbox import PATH, Sandbox
 from tests.builds.stubs import exported
@@ -221,7 +222,7 @@ def test_a_kill_in_the_middle_of_the_build(box: Sandbox) -> None:
         stdout=subprocess.DEVNULL,
         start_new_session=True,
     ) as child:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         pattern = "scratch.*/dkms/nvidia-peermem/*/build/kernel-open/conftest"
         while not list(box.path("var/lib/gdr-toolkit/rebuild").glob(pattern)):
             assert time.monotonic() < deadline, "it never began to compile"
@@ -243,10 +244,10 @@ def test_what_failed_is_not_tried_at_each_transaction(box: Sandbox) -> None:
     with box.path(PEERMEM_SOURCE).open("a") as source:
         source.write("#error this kernel is too new\n")
     assert rebuild(box, "--hook")[0] == 0
-    started = time.monotonic()
+    before_s = spent_s()
     _, said = rebuild(box, "--hook")
     assert "failed before, and nothing has changed since" in said[0]
-    assert time.monotonic() - started < 10
+    assert spent_s() - before_s < 5
     with box.path(PEERMEM_SOURCE).open("a") as source:
         source.write("/* mended? */\n")
     _, said = rebuild(box, "--hook")

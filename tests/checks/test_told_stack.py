@@ -321,4 +321,4 @@ def test_a_long_line_takes_no_reader_long(reader: Callable[[str], object], text:
     began = process_time()
     with suppress(Unparsable):
         reader(text)
-    assert process_time() - began < 2  # quadratic, each takes a minute
+    assert process_time() - began < 10  # quadratic, each takes a minute

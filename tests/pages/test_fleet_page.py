@@ -94,7 +94,7 @@ def test_the_whole_page_can_be_gone_through_by_keyboard(visit: Visit, fleet_file
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
     page.keyboard.press("Enter")
-    assert page.evaluate("document.activeElement.id") == "main"
+    page.wait_for_function("document.activeElement.id === 'main'")  # a link is followed later
     page.keyboard.press("/")
     assert page.evaluate("document.activeElement.id") == "words"
     node = page.locator(".node summary").first
@@ -200,7 +200,9 @@ def test_a_command_in_an_opened_node_names_that_node_alone(visit: Visit, fleet_f
     page = visit(fleet_file)
     node = page.locator(".node", has_text="gpu-rocky").first
     node.locator("summary").first.click()
-    told = node.locator(".judged .command pre").all_text_contents()
+    commands = node.locator(".judged .command pre")
+    commands.first.wait_for()  # a page hears of what was opened a moment later
+    told = commands.all_text_contents()
     assert "./invokew provision --hosts gpu-rocky" in told
     assert not [each for each in told if "--hosts" in each and not each.endswith(" gpu-rocky")]
     evil = page.locator(".node", has_text="alert").first

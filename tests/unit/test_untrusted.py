@@ -23,7 +23,7 @@ from toolkit.untrusted import Unreadable, read_json, read_toml, read_yaml_nodes
 from toolkit.want import Want
 
 MANY = 1 << 18
-LIMIT_S = 3  # of a busy processor; an idle one takes none of these a second
+LIMIT_S = 10  # of a busy processor; an idle one takes none of these a second
 PACKAGE = Path(toolkit.__file__).parent
 
 

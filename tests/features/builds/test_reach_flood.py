@@ -71,7 +71,7 @@ def test_the_longest_line_costs_no_more_than_its_bytes() -> None:
     begun = time.process_time()
     for _ in range(32 << 10):
         lines.feed(b"x" * 1024)
-    assert time.process_time() - begun < 3  # quadratic, it takes minutes
+    assert time.process_time() - begun < 20  # quadratic, it takes minutes
     assert len(lines.end()) == 32 << 20
 
 
