@@ -103,7 +103,7 @@ def test_a_password_that_is_refused_while_a_machine_starts_is_not_tried_again(
     bmc = simulate("dell", post_s=600)
     site = Site(tmp_path, [bmc])
     site.nodes["gpu1"] = Rotated("gpu1", bmc)
-    outcome = Agreeing(site, DELL, with_(QUICK, boot_s=5)).goes_on()
+    outcome = Agreeing(site, DELL, with_(QUICK, boot_s=60)).goes_on()
     assert isinstance(outcome.error, BmcLogin)
     logins = [each for each in bmc.log.of("POST") if each.path.endswith("/Sessions")]
     # A look, the turn; then the session that had ended, and the one that was begun anew.

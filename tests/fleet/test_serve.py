@@ -57,7 +57,9 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def run(*words: str, cwd: Path) -> str:
-    ended = subprocess.run(words, capture_output=True, text=True, cwd=cwd, timeout=60, check=False)
+    ended = subprocess.run(
+        words, capture_output=True, text=True, cwd=cwd, timeout=LIMIT_S, check=False
+    )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return ended.stdout
 
