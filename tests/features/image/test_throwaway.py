@@ -171,7 +171,7 @@ def test_a_tool_that_never_ends(
     tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(throwaway, "_LIMIT_S", 0.05)
-    (tools / "bin/tar").write_text("#!/bin/sh\nexec sleep 9\n")
+    (tools / "bin/tar").write_text("#!/bin/sh\nexec sleep 600\n")
     with pytest.raises(UsageError, match=r"tar has not ended after 0.05 s"):
         unpack(tmp_path / "a.tar", tmp_path / "new")
 
@@ -323,7 +323,7 @@ def test_who_unpacks_is_ended_with_us(
         started.append(popen(*words, **more))  # type: ignore[call-overload]  # a stand-in
         return started[-1]
 
-    zstd.write_text('#!/bin/sh\ntail -c +5 "$5"\nexec sleep 9\n')
+    zstd.write_text('#!/bin/sh\ntail -c +5 "$5"\nexec sleep 600\n')
     monkeypatch.setattr(subprocess, "Popen", noted)
     path = tmp_path / "a"
     path.write_bytes(b"\x28\xb5\x2f\xfd" + packed(*MEMBERS))
