@@ -70,11 +70,6 @@ class Machine:
     def scheduled(self) -> Job | None:
         return next((job for job in self.jobs.values() if job.open), None)
 
-    def end_boot(self) -> None:
-        """For tests that look at a boot under way: it is over now, and not by a clock."""
-        assert self.posting
-        self._ready_at = time.monotonic()
-
     def settle(self) -> None:
         """Carry out what the time since has brought: the end of a boot."""
         if self._ready_at and not self.posting:

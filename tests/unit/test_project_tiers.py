@@ -28,7 +28,7 @@ from dev.tiers import (
     table,
 )
 from dev.tools import MARKS, SHELLCHECK, SSH, SSHD, SUPERUSER, Tool, sentence
-from toolkit.errors import ExitCode, ToolkitError, UsageError
+from toolkit.errors import ExitCode, UsageError
 
 TIERS = table(("a.sh",))
 NOWHERE = Tool("no-such-program", "no-such-package")
@@ -395,17 +395,3 @@ def test_commands_stop_at_the_first_that_fails(tmp_path: Path) -> None:
     late = tmp_path / "late"
     assert run.commands((("false",), ("touch", str(late)))) is ExitCode.FAILED
     assert not late.exists()
-
-
-def test_development_packages_come_by_the_wrapper_that_made_the_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "gdr.root").touch()
-    wrapper = tmp_path / "invokew"
-    wrapper.write_text('#!/bin/sh\necho "$GDR_DEV $*" >"${0%/*}/said"\nexit 69\n')
-    wrapper.chmod(0o755)
-    monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    monkeypatch.setattr(run, "ROOT", tmp_path)
-    with pytest.raises(ToolkitError, match="the development packages are not there"):
-        run.provide()
-    assert (tmp_path / "said").read_text() == "1 --version\n"

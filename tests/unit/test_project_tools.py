@@ -11,7 +11,7 @@ import pytest
 from dev import run, tools
 from dev.run import ROOT, scripts
 from dev.tools import Tool, in_ci, install, missing, sentence
-from toolkit.errors import Unsupported
+from toolkit.errors import ToolkitError, Unsupported
 
 NOWHERE = Tool("no-such-program", "no-such-package")
 
@@ -154,3 +154,17 @@ def test_what_a_step_and_its_children_computed_is_counted() -> None:
     status, spent = run._status(words, {}, dry=False, held=True)
     assert status == 3
     assert spent >= 0.3
+
+
+def test_development_packages_come_by_the_wrapper_that_made_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gdr.root").touch()
+    wrapper = tmp_path / "invokew"
+    wrapper.write_text('#!/bin/sh\necho "$GDR_DEV $*" >"${0%/*}/said"\nexit 69\n')
+    wrapper.chmod(0o755)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setattr(run, "ROOT", tmp_path)
+    with pytest.raises(ToolkitError, match="the development packages are not there"):
+        run.provide()
+    assert (tmp_path / "said").read_text() == "1 --version\n"
