@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from _thread import interrupt_main
+from collections.abc import Callable
 
 import pytest
 
@@ -15,6 +16,7 @@ from toolkit.ssh.pool import Abandoned, Interrupted, NotBegun, failures_allowed,
 
 TEN = [Host(f"n{number}") for number in range(10)]
 DOWN = {"n2", "n3", "n5"}
+Ours = Callable[[], list[threading.Thread]]
 
 
 def work(host: Host) -> str:
@@ -23,11 +25,18 @@ def work(host: Host) -> str:
     return host.name.upper()
 
 
-def ours() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith("gdr-")]
+@pytest.fixture
+def ours() -> Ours:
+    """The threads of a run; those that a test before has left hanging end when they do."""
+    before = set(threading.enumerate())
+
+    def begun() -> list[threading.Thread]:
+        return [each for each in threading.enumerate() if each.name.startswith("gdr-")]
+
+    return lambda: [each for each in begun() if each not in before]
 
 
-def test_every_host_has_an_outcome_in_the_order_given() -> None:
+def test_every_host_has_an_outcome_in_the_order_given(ours: Ours) -> None:
     outcomes = run_all(TEN, work)
     assert [outcome.host for outcome in outcomes] == [host.name for host in TEN]
     assert {outcome.host for outcome in outcomes if not outcome.ok} == DOWN
@@ -141,7 +150,7 @@ def test_a_bug_on_one_host_leaves_the_others_their_results(bug: BaseException) -
 
 
 @pytest.mark.parametrize("asleep_s", [0, 0.5])
-def test_ctrl_c_keeps_the_results_and_names_who_was_at_work(asleep_s: float) -> None:
+def test_ctrl_c_keeps_the_results_and_names_who_was_at_work(asleep_s: float, ours: Ours) -> None:
     release = threading.Event()
 
     def hanging(host: Host) -> str:
