@@ -82,7 +82,7 @@ def alive(folder: Path) -> bool:
 
 def _patiently(file: Path) -> FileLock | None:
     """Who only looks whether a run lives holds its lock as well, for an instant."""
-    for _ in range(20):
+    for _ in range(100):
         if held := hold(file):
             return held
         time.sleep(0.02)
