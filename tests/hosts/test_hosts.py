@@ -142,6 +142,14 @@ def test_what_is_wrong_with_an_expression_is_said(
         select(expression, SITE)
 
 
+@pytest.mark.parametrize("expression", ["./hosts.ini", "/etc/hosts", "site/names"])
+def test_who_named_a_file_learns_where_files_go(expression: str) -> None:
+    with pytest.raises(UsageError, match="is not the name of a host") as refused:
+        select(expression)
+    assert "--hosts-file" in refused.value.hint
+    assert "--inventory" in refused.value.hint
+
+
 @given(st.text(max_size=12))
 def test_any_text_is_names_or_a_usage_error(text: str) -> None:
     try:

@@ -155,4 +155,6 @@ def _port(text: str, port: str | None) -> int:
 def _refused(text: str) -> UsageError:
     shown = text.encode("ascii", "backslashreplace").decode()
     hint = "names have letters, digits, '.', '_' and '-' inside; options go before their values"
+    if "/" in text and "://" not in text:
+        hint = "a file with one host a line goes to --hosts-file, an inventory to --inventory"
     return UsageError(f"{shown!r} is not the name of a host", hint=hint)

@@ -202,7 +202,7 @@ def _terms(expression: str) -> Iterator[tuple[str, str]]:
     """The expression as (operator, term), the first operator being a comma."""
     if not expression.strip(" "):
         raise UsageError(
-            "no hosts were named", hint="say --hosts gpu[001-128], @group, or ./file; or demo"
+            "no hosts were named", hint="say --hosts gpu[001-128], @group or demo; or --hosts-file"
         )
     operator, term, depth = ",", "", 0
     for char in expression + ",":
